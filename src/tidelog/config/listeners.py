@@ -1,0 +1,77 @@
+"""Listeners: `NAME://host:port` as Kafka writes them, and which security protocol each name speaks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.config.kinds import Kind, ValueType
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PORT_MAX: Final = 65535
+
+_LISTENER: Final = re.compile(
+    r"(?P<name>[A-Za-z0-9_-]+)://(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s\[\]:/,]*)):(?P<port>[0-9]{1,5})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A name with the address it is bound to or advertised at; an empty host means every interface, port 0 a free port."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether the host stands for every interface, which can be bound but not advertised."""
+        return self.host in {"", "0.0.0.0", "::"}  # noqa: S104
+
+
+def parse_listener(text: str) -> Listener:
+    """Read one `NAME://host:port`; IPv6 hosts are in brackets. Raises ValueError."""
+    found = _LISTENER.fullmatch(text)
+    if found is None or int(found["port"]) > PORT_MAX:
+        raise ValueError(text)
+    return Listener(found["name"].upper(), found["six"] or found["host"] or "", int(found["port"]))
+
+
+def parse_listeners(text: str) -> tuple[Listener, ...]:
+    """Read a comma-separated list of listeners with different names and, unless they are 0, different addresses. Raises ValueError."""
+    listeners = tuple(parse_listener(part.strip()) for part in text.split(",")) if text.strip() else ()
+    fixed = [(listener.host, listener.port) for listener in listeners if listener.port]
+    if len({listener.name for listener in listeners}) != len(listeners) or len(set(fixed)) != len(fixed):
+        raise ValueError(text)
+    return listeners
+
+
+def _parse_protocol_map(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for part in text.split(","):
+        name, _, protocol = part.strip().partition(":")
+        if not name or protocol not in SECURITY_PROTOCOLS:
+            raise ValueError(text)
+        pairs.append((name.upper(), protocol))
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError(text)
+    return tuple(pairs)
+
+
+LISTENERS: Final[Kind[tuple[Listener, ...]]] = Kind(
+    value_type=ValueType.LIST,
+    accepted="a comma-separated list of NAME://host:port with different names and addresses, IPv6 hosts in brackets",
+    parse=parse_listeners,
+    render=lambda listeners: ",".join(map(str, listeners)),
+)
+PROTOCOL_MAP: Final[Kind[tuple[tuple[str, str], ...]]] = Kind(
+    value_type=ValueType.STRING,
+    accepted="a comma-separated list of NAME:PROTOCOL, PROTOCOL being one of " + ", ".join(SECURITY_PROTOCOLS),
+    parse=_parse_protocol_map,
+    render=lambda pairs: ",".join(f"{name}:{protocol}" for name, protocol in pairs),
+)
