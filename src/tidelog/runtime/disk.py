@@ -22,6 +22,10 @@ class StorageFailure(Exception):
         self.path = path
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type[StorageFailure], tuple[str, str, str]]:
+        # The child process sends its failures home pickled; the default would call us with the finished sentence only.
+        return type(self), (self.operation, self.path, self.reason)
+
 
 class DiskFull(StorageFailure):
     """No space left (or quota reached): the one failure that may pass by itself."""

@@ -1,0 +1,65 @@
+"""The world as it is. The only import through which a process gets a real runtime; nothing but entry points and tests uses it."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from uuid import UUID
+
+from tidelog.model import TimestampMs
+from tidelog.runtime import Runtime
+from tidelog.runtime.instruments import MemoryMetrics
+from tidelog.runtime.real_disk import RealDisk
+from tidelog.runtime.real_network import RealNetwork
+
+__all__ = ["RealClock", "RealDisk", "RealMetrics", "RealNetwork", "RealRandomness", "real_runtime"]
+
+
+def real_runtime() -> Runtime:
+    """A fresh real world for one node; close its disk when the node stops."""
+    return Runtime(
+        clock=RealClock(), disk=RealDisk(), network=RealNetwork(), randomness=RealRandomness(), metrics=RealMetrics()
+    )
+
+
+class RealClock:
+    """The clocks of this machine."""
+
+    def monotonic_ms(self) -> float:
+        """The clock both asyncio and uvloop count in."""
+        return time.monotonic() * 1000
+
+    def wall_ms(self) -> TimestampMs:
+        """Milliseconds since the Unix epoch."""
+        return time.time_ns() // 1_000_000
+
+
+class RealRandomness:
+    """A generator seeded by the operating system."""
+
+    def __init__(self) -> None:
+        self._source = random.Random(os.urandom(32))  # noqa: S311  # identifiers and jitter, no secrets
+
+    def below(self, bound: int) -> int:
+        """An integer in [0, bound)."""
+        return self._source.randrange(bound)
+
+    def fraction(self) -> float:
+        """A float in [0, 1)."""
+        return self._source.random()
+
+    def bytes(self, count: int) -> bytes:
+        """`count` random bytes."""
+        return self._source.randbytes(count)
+
+    def uuid(self) -> UUID:
+        """A random (version 4) identifier whose base64 form does not begin with '-' (value 62), which command lines would misread."""
+        while True:
+            drawn = self._source.randbytes(16)
+            if drawn[0] >> 2 != 62:
+                return UUID(bytes=drawn, version=4)
+
+
+class RealMetrics(MemoryMetrics):
+    """Readings of this process; `render` is what a scraper gets."""
