@@ -1,0 +1,78 @@
+# Every target sets up what it needs: a machine with Python 3.11+ (and its venv module) is enough to start.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+WORKERS ?= 2
+ARGS   ?=
+
+.PHONY: help
+help: ## Show this list
+	@echo "Tidelog: a replicated log that speaks the Kafka wire protocol"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  ARGS='...' is passed on: make run ARGS='--port 0', make test ARGS='tests/storage -x'"
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Tidelog needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing pinned dependencies into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling editables
+	@$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt --editable '.[dev,clients]'
+	@touch $@
+
+.PHONY: setup
+setup: $(STAMP) ## Create .venv with the command `tidelog` and all tools
+	@echo "ready: $(BIN)/tidelog"
+
+.PHONY: run
+run: $(STAMP) ## Start one broker in the foreground (Ctrl-C stops it)
+	@exec $(BIN)/tidelog up $(ARGS)
+
+.PHONY: test
+test: $(STAMP) ## Run the tests that need nothing but the Python registry
+	@$(BIN)/pytest -m "not compat and not proof" -n $(WORKERS) $(ARGS)
+
+.PHONY: compat
+compat: $(STAMP) ## Run against other people's tools: Kafka's own (Maven), kcat (Debian)
+	@$(BIN)/python -m tests.compatibility.fetch
+	@$(BIN)/pytest -m compat $(ARGS)
+
+.PHONY: proof
+proof: $(STAMP) ## Run the long ones: crash sweeps, kill -9 under load, fuzzing
+	@$(BIN)/pytest -m proof -n $(WORKERS) $(ARGS)
+
+.PHONY: check
+check: $(STAMP) ## Format, lint, types, import contracts, tidiness (under 30 s)
+	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ." >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/pytest -q -p no:randomly -p no:cacheprovider tests/tidy
+
+.PHONY: bench
+bench: $(STAMP) ## Measure throughput and latency of a broker on this machine
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: docs
+docs: $(STAMP) ## Rewrite the generated pages (docs/protocol_support.md)
+	@$(BIN)/python -m tests.tidy.generated
+
+.PHONY: lock
+lock: ## Resolve the newest allowed dependencies and pin them in constraints.txt
+	@rm -rf .cache/lock && mkdir -p .cache && $(PYTHON) -m venv .cache/lock
+	@.cache/lock/bin/python -m pip install --quiet '.[dev,clients]'
+	@{ echo "# Every package the tests ran with, pinned; rewritten by \`make lock\`."; \
+	   .cache/lock/bin/python -m pip freeze --exclude tidelog; } > constraints.txt.new
+	@mv constraints.txt.new constraints.txt && rm -rf .cache/lock build
+	@echo "constraints.txt rewritten; now: make test"
+
+.PHONY: clean
+clean: ## Remove everything that can be made again
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,62 @@
+"""What holds for every test: with CI=true a skip nobody has defended is a failure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
+
+
+def allowed_skips(text: str) -> dict[str, str]:
+    """Test ids (or beginnings of them) that may skip, with the reason; a line without a reason is an error."""
+    allowed: dict[str, str] = {}
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        test_id, separator, reason = line.partition(" : ")
+        if not separator or not reason.strip():
+            raise ValueError(f"{ALLOWED_SKIPS.name}: {line!r} gives no reason after ' : '")
+        allowed[test_id.strip()] = reason.strip()
+    return allowed
+
+
+def is_defended(test_id: str, allowed: dict[str, str]) -> bool:
+    """Whether the list names this test, one of its parents, or the test without its parameters."""
+    return any(test_id == name or test_id.startswith((f"{name}::", f"{name}[", f"{name}/")) for name in allowed)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("CI") == "true":
+        config.pluginmanager.register(SkipsAreFailures(allowed_skips(ALLOWED_SKIPS.read_text())), "skips-are-failures")
+
+
+class SkipsAreFailures:
+    """Turns each undefended skip into a failure that says what to do about it."""
+
+    def __init__(self, allowed: dict[str, str]) -> None:
+        self._allowed = allowed
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.skipped and not hasattr(report, "wasxfail") and not is_defended(report.nodeid, self._allowed):
+            report.outcome = "failed"
+            report.longrepr = self._verdict(report.longrepr)
+        return report
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        if report.skipped and not is_defended(report.nodeid, self._allowed):
+            report.outcome = "failed"
+            report.longrepr = self._verdict(report.longrepr)
+        return report
+
+    @staticmethod
+    def _verdict(longrepr: object) -> str:
+        reason = longrepr[2] if isinstance(longrepr, tuple) and len(longrepr) == 3 else longrepr
+        return f"skipped although CI=true: {reason}\nMake it run, or list it with its reason in tests/{ALLOWED_SKIPS.name}."
