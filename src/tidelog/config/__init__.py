@@ -1,4 +1,4 @@
-"""Settings: Kafka's names and defaults, parsed once at the edge into frozen values. Below that edge there are no strings."""
+"""Settings: Kafka's names and defaults, parsed once at the edge into frozen values; below it there are no strings."""
 
 from tidelog.config.broker import BROKER_SETTINGS, GENERATED_BROKER_ID, WITHOUT_EFFECT, BrokerConfig, without_effect
 from tidelog.config.errors import ConfigError, UnknownSetting

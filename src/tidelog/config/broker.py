@@ -1,7 +1,8 @@
 """The settings of a broker: the table and, in one, the frozen value the rooms read. Kafka's names, types and defaults.
 
-A setting is here because a room acts on it (`read_by`); names that stock configuration files carry but that mean nothing to us are listed in
-`WITHOUT_EFFECT`, so that such a file starts a broker and the shell can say what it did not heed.
+A setting is here because a room acts on it (`read_by`); names that stock configuration files carry but that mean
+nothing to us are listed in `WITHOUT_EFFECT`, so that such a file starts a broker and the shell can say what it did not
+heed.
 """
 
 from __future__ import annotations
@@ -225,7 +226,10 @@ class BrokerConfig:
     log_retention_ms: int | None = setting(
         "log.retention.ms", optional_integer(0, none=-1), "604800000",
         "Age at which a segment is deleted; -1 keeps all.", read_by="storage", dynamic=True,
-        aliases=(Alias(name="log.retention.minutes", kind=optional_integer(0, none=-1, high=INT_MAX), unit_ms=MINUTE_MS), Alias(name="log.retention.hours", kind=optional_integer(0, none=-1, high=INT_MAX), unit_ms=HOUR_MS),)
+        aliases=(
+            Alias(name="log.retention.minutes", kind=optional_integer(0, none=-1, high=INT_MAX), unit_ms=MINUTE_MS),
+            Alias(name="log.retention.hours", kind=optional_integer(0, none=-1, high=INT_MAX), unit_ms=HOUR_MS),
+        )
     )
     log_retention_bytes: int | None = setting(
         "log.retention.bytes", optional_integer(0, none=-1), "-1",
@@ -244,7 +248,7 @@ class BrokerConfig:
     )
     log_flush_interval_messages: int | None = setting(
         "log.flush.interval.messages", optional_integer(1, none=LONG_MAX), str(LONG_MAX),
-        "Records after which a partition is flushed and only then acknowledged; the largest long leaves it to the system.",
+        "Records after which a partition is flushed, and only then acknowledged; the largest long means never.",
         read_by="storage", dynamic=True
     )
     log_flush_interval_ms: int | None = setting(
@@ -342,7 +346,7 @@ class BrokerConfig:
         """Read a broker's settings by their Kafka names; raises UnknownSetting or ConfigError."""
         check_names(properties, lambda name: name in _NAMES or name in WITHOUT_EFFECT, sorted(_NAMES))
         values = {field: row.read(properties) for field, row in BROKER_SETTINGS.items()}
-        config = cls(**values)  # type: ignore[arg-type]  # each row's kind gives its field's type: `setting` ties the two together
+        config = cls(**values)  # type: ignore[arg-type]  # `setting` ties each row's kind to its field's type
         _check_listeners(config)
         return config
 

@@ -1,7 +1,7 @@
 """What a setting's text may be: for each kind what is accepted, how it is read, and how it is written back.
 
-`parse` raises ValueError for anything else; the setting that owns the text turns it into a ConfigError. Where Kafka writes -1 or the largest
-long for "no limit", the optional kinds give None, so that nobody compares with a magic number.
+`parse` raises ValueError for anything else; the setting that owns the text turns it into a ConfigError. Where Kafka
+writes -1 or the largest long for "no limit", the optional kinds give None, so that nobody compares with a magic number.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _LISTENER: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A name with the address it is bound to or advertised at; an empty host means every interface, port 0 a free port."""
+    """A name and the address it is bound to or advertised at; an empty host is every interface, port 0 a free port."""
 
     name: str
     host: str
@@ -43,7 +43,7 @@ def parse_listener(text: str) -> Listener:
 
 
 def parse_listeners(text: str) -> tuple[Listener, ...]:
-    """Read a comma-separated list of listeners with different names and, unless they are 0, different addresses. Raises ValueError."""
+    """Read a comma-separated list of listeners, no two with one name or one fixed address. Raises ValueError."""
     listeners = tuple(parse_listener(part.strip()) for part in text.split(",")) if text.strip() else ()
     fixed = [(listener.host, listener.port) for listener in listeners if listener.port]
     if len({listener.name for listener in listeners}) != len(listeners) or len(set(fixed)) != len(fixed):

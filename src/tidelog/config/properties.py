@@ -17,7 +17,7 @@ _BLANKS: Final = " \t\f"
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read `key=value`, `key:value` and `key value` lines with comments, continuations and escapes; the last value of a key wins."""
+    """Read `key=value`, `key:value` and `key value` lines, comments, continuations, escapes; the last value wins."""
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         if _BROKEN_UNICODE.search(line) is not None:

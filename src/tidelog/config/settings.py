@@ -1,7 +1,8 @@
 """A setting: its name, kind, default and meaning, declared once beside the field that holds its value.
 
-`setting(...)` stands where a dataclass default would stand; the type checker sees the type of its kind, the dataclass gets the parsed default,
-and `settings_of` collects the table from which parsing, DescribeConfigs, CreateTopics answers and the documentation are read.
+`setting(...)` stands where a dataclass default would stand; the type checker sees the type of its kind, the dataclass
+gets the parsed default, and `settings_of` collects the table from which parsing, the answers to DescribeConfigs and
+CreateTopics, and the documentation are read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _METADATA_KEY: Final = "setting"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alias:
-    """Another name for a setting, heeded only where the names before it are absent; `unit_ms` scales hours or minutes."""
+    """Another name for a setting, heeded where the names before it are absent; `unit_ms` scales hours or minutes."""
 
     name: str
     kind: Kind[int] | Kind[int | None] | Kind[tuple[str, ...]]
@@ -67,7 +68,7 @@ class HasFields(Protocol):
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]
 
 
-def setting(
+def setting(  # noqa: PLR0913  # a row has as many columns
     name: str,
     kind: Kind[T],
     default: str,
@@ -92,7 +93,7 @@ def setting(
 
 def declared(row: Setting, default: T) -> T:
     """Declare a dataclass field from a finished row."""
-    # The field object replaces itself by its default when the dataclass is built; typeshed, too, gives it the default's type.
+    # The field replaces itself by its default when the dataclass is built; typeshed, too, gives it the default's type.
     return dataclasses.field(default=default, metadata={_METADATA_KEY: row})
 
 

@@ -98,7 +98,7 @@ class LogConfig:
         values: dict[str, object] = {"producer_id_expiration_ms": broker.producer_id_expiration_ms}
         for field, row in _FIELDS.items():
             values[field] = row.parse(overrides[row.name]) if row.name in overrides else _broker_value(row, broker)
-        config = cls(**values)  # type: ignore[arg-type]  # each row's kind gives its field's type: `_topic_level` ties the two together
+        config = cls(**values)  # type: ignore[arg-type]  # `_topic_level` ties each row's kind to its field's type
         _check_compaction_lags(config)
         return config
 
