@@ -1,0 +1,184 @@
+"""Records inside a batch: what validation, compaction, coordinators, the client and the dump see after decompression.
+
+`read_records` makes whole records. `spans` finds where each record lies and what it is keyed by, without copying values
+and headers; whoever rewrites batches keeps the bytes between a span's ends, so nothing is lost in translation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from tidelog.model import TimestampType
+from tidelog.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
+from tidelog.records.compression import decompress
+from tidelog.records.varint import encode_varint, read_varint, read_varlong
+from tidelog.runtime.disk import Buffer
+
+RecordHeader: TypeAlias = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    """One record as a reader sees it. A tuple because one is made for every record read."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[RecordHeader, ...] = ()
+
+
+class RecordSpan(NamedTuple):
+    """Where a record lies in the decompressed payload, and the fields that decide its fate."""
+
+    start: int
+    body_start: int
+    """First byte after the length field."""
+    end: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    value_start: int
+    value_length: int
+    """Negative for a null value, a tombstone."""
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether the record deletes its key."""
+        return self.value_length < 0
+
+
+def read_records(batch: Buffer, *, max_bytes: int) -> list[Record]:
+    """All records of one whole batch. Raises CorruptBatch; ExpandsTooFar beyond `max_bytes` of decompressed records."""
+    header = read_header(batch)
+    return records_in(header, payload_of(batch, header, max_bytes=max_bytes))
+
+
+def payload_of(batch: Buffer, header: BatchHeader, *, max_bytes: int) -> bytes:
+    """The decompressed records region of one whole batch."""
+    if len(batch) < header.size:
+        raise CorruptBatch(f"{len(batch)} bytes where the batch at offset {header.base_offset} has {header.size}")
+    with memoryview(batch) as view:
+        return bytes(decompress(header.codec, view[HEADER_SIZE : header.size], max_bytes=max_bytes))
+
+
+def records_in(header: BatchHeader, payload: bytes) -> list[Record]:
+    """The records of a decompressed payload, exactly as many as the header counts."""
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    records: list[Record] = []
+    for _, _, end, timestamp_delta, offset_delta, key, value_start, value_length in spans(header, payload):
+        value_end = value_start + value_length if value_length > 0 else value_start
+        records.append(
+            Record(
+                base_offset + offset_delta,
+                base_timestamp + timestamp_delta if append_time is None else append_time,
+                key,
+                payload[value_start:value_end] if value_length >= 0 else None,
+                () if value_end + 1 == end else _read_headers(payload, value_end, end),
+            )
+        )
+    return records
+
+
+def spans(header: BatchHeader, payload: bytes) -> Iterator[RecordSpan]:
+    """Every record of a payload, fully checked: lengths nest, the count is the header's, nothing is left over."""
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            span = _read_span(payload, position)
+            yield span
+            position = span.end
+    except IndexError:
+        raise CorruptBatch(f"the record at {position} of {len(payload)} bytes runs over the end") from None
+    if position != len(payload):
+        raise CorruptBatch(f"{len(payload) - position} bytes remain after the last of {header.record_count} records")
+
+
+def encode_record(
+    offset_delta: int,
+    timestamp_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[RecordHeader] = (),
+) -> bytes:
+    """The bytes of one record, length included."""
+    parts = [b"\0", encode_varint(timestamp_delta), encode_varint(offset_delta)]
+    parts += (b"\x01",) if key is None else (encode_varint(len(key)), key)
+    parts += (b"\x01",) if value is None else (encode_varint(len(value)), value)
+    parts.append(encode_varint(len(headers)))
+    for name, content in headers:
+        encoded = name.encode()
+        parts += (encode_varint(len(encoded)), encoded)
+        parts += (b"\x01",) if content is None else (encode_varint(len(content)), content)
+    body = b"".join(parts)
+    return encode_varint(len(body)) + body
+
+
+def rebase(payload: bytes, span: RecordSpan, *, timestamp_delta: int, offset_delta: int) -> bytes:
+    """The bytes of a record with other deltas and all else untouched."""
+    _, position = read_varlong(payload, span.body_start + 1)
+    _, position = read_varint(payload, position)
+    body = b"".join(
+        (
+            payload[span.body_start : span.body_start + 1],
+            encode_varint(timestamp_delta),
+            encode_varint(offset_delta),
+            payload[position : span.end],
+        )
+    )
+    return encode_varint(len(body)) + body
+
+
+def _read_span(payload: bytes, start: int) -> RecordSpan:
+    length, body_start = read_varint(payload, start)
+    end = body_start + length
+    if length < 0 or end > len(payload):
+        raise CorruptBatch(f"the record at {start} claims {length} bytes where {len(payload) - body_start} remain")
+    timestamp_delta, position = read_varlong(payload, body_start + 1)
+    offset_delta, position = read_varint(payload, position)
+    key, position = _read_bytes(payload, position, end)
+    value_length, value_start = read_varint(payload, position)
+    position = value_start + value_length if value_length > 0 else value_start
+    if payload[position:end] != b"\0":
+        position = _skip_headers(payload, position, end)
+        if position != end:
+            raise CorruptBatch(f"the record at {start} ends at {position} instead of {end}")
+    return RecordSpan(start, body_start, end, timestamp_delta, offset_delta, key, value_start, value_length)
+
+
+def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(payload, position)
+    if length < 0:
+        return None, position
+    if length > end - position:
+        raise CorruptBatch(f"{length} bytes at {position} leave their record, which ends at {end}")
+    return payload[position : position + length], position + length
+
+
+def _skip_headers(payload: bytes, position: int, end: int) -> int:
+    """Check the headers without keeping them; the count is bounded by the bytes that remain."""
+    count, position = read_varint(payload, position)
+    if not 0 <= count <= end - position:
+        raise CorruptBatch(f"{count} headers where {end - position} bytes remain")
+    for _ in range(count):
+        name_length, position = read_varint(payload, position)
+        if not 0 <= name_length <= end - position:
+            raise CorruptBatch(f"a header name of {name_length} bytes at {position}, its record ends at {end}")
+        value_length, position = read_varint(payload, position + name_length)
+        if value_length > end - position:
+            raise CorruptBatch(f"a header value of {value_length} bytes at {position}, its record ends at {end}")
+        position += max(value_length, 0)
+    return position
+
+
+def _read_headers(payload: bytes, position: int, end: int) -> tuple[RecordHeader, ...]:
+    count, position = read_varint(payload, position)
+    if not count:
+        return ()
+    headers: list[RecordHeader] = []
+    for _ in range(count):
+        name, position = _read_bytes(payload, position, end)
+        value, position = _read_bytes(payload, position, end)
+        headers.append(((name or b"").decode(errors="replace"), value))
+    return tuple(headers)
