@@ -1,0 +1,149 @@
+"""Apache Kafka's own broker and tools, from Maven, as an oracle and a rival."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from tests.compatibility.processes import ProcessFailed, RunningProcess
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+POM: Final = Path(__file__).with_name("maven") / "pom.xml"
+TOOL_TIMEOUT_S: Final = 60
+_FETCH_TIMEOUT_S: Final = 600
+
+
+class ToolMissing(Exception):
+    """A tool this machine needs is neither there nor could it be fetched; the message says how to get it."""
+
+
+def version() -> str:
+    """The Kafka version the pom names."""
+    found = re.search(r"<kafka.version>(.+?)</kafka.version>", POM.read_text())
+    if found is None:
+        raise ToolMissing(f"{POM} names no kafka.version")
+    return found[1]
+
+
+def jars() -> Path:
+    """The directory with Kafka's jars, fetched on first use."""
+    directory = ROOT / ".cache" / f"kafka-{version()}"
+    if (directory / ".complete").exists():
+        return directory
+    for program in ("mvn", "java"):
+        if shutil.which(program) is None:
+            raise ToolMissing(f"`{program}` is not installed; on Debian: apt-get install maven default-jre-headless")
+    command = ["mvn", "--quiet", "--batch-mode", "--file", str(POM), "dependency:copy-dependencies"]
+    options = [f"-DoutputDirectory={directory}", "-DincludeScope=runtime"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise ToolMissing(f"Maven could not fetch Kafka {version()}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    (directory / ".complete").touch()
+    return directory
+
+
+def java(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
+    """The command line that runs one of Kafka's programs."""
+    return [
+        "java",
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{jars()}/*",
+        main_class,
+        *arguments,
+    ]
+
+
+def run_tool(main_class: str, *arguments: str) -> str:
+    """Run one of Kafka's tools to its end and return what it wrote. Raises ProcessFailed on a bad exit code."""
+    command = java(main_class, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise ProcessFailed(
+            f"{main_class} {' '.join(arguments)} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        )
+    return done.stdout
+
+
+def dump_log(*files: Path, deep: bool = False) -> str:
+    """What kafka-dump-log says about segment, index or snapshot files."""
+    options = ["--deep-iteration", "--print-data-log"] if deep else []
+    return run_tool("org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files)))
+
+
+class KafkaProcess(RunningProcess):
+    """A single-node Apache Kafka (KRaft) on the loopback interface, ready to serve."""
+
+    def __init__(self, directory: Path, *, properties: dict[str, str] | None = None) -> None:
+        port, controller_port = _free_ports(2)
+        self.bootstrap = f"127.0.0.1:{port}"
+        self.log_dir = directory / "data"
+        config = directory / "server.properties"
+        directory.mkdir(parents=True, exist_ok=True)
+        settings = _settings(port, controller_port, self.log_dir) | (properties or {})
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        run_tool(
+            "kafka.tools.StorageTool",
+            "format",
+            "--cluster-id",
+            "dGlkZWxvZy10ZXN0cy1rYQ",
+            "--config",
+            str(config),
+            "--standalone",
+        )
+        logging = POM.with_name("log4j2.properties")
+        super().__init__(_broker_command(config, logging))
+        try:
+            self.wait_for(r"Kafka Server started")
+        except ProcessFailed:
+            self.kill()
+            raise
+
+    @property
+    def port(self) -> int:
+        """Where clients connect."""
+        return int(self.bootstrap.rpartition(":")[2])
+
+
+def _broker_command(config: Path, logging: Path) -> list[str]:
+    program, *flags = java("kafka.Kafka", str(config), heap="1g")
+    flags.remove("-XX:TieredStopAtLevel=1")  # a broker lives long enough to be compiled properly
+    return [program, f"-Dlog4j2.configurationFile={logging}", *flags]
+
+
+def _settings(port: int, controller_port: int, log_dir: Path) -> dict[str, str]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+        "log.dirs": str(log_dir),
+        "num.partitions": "1",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports nobody listens on right now; all held until all are known, so that they differ."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
