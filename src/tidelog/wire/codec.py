@@ -1,0 +1,122 @@
+"""Bodies to messages and back, for every API of the table in every version it serves.
+
+A codec is made on the first use of an (API, version, direction), from kio's field metadata; Produce and Fetch, whose bodies carry the
+data, have hand-written ones that neither copy records nor need kio at all. Making one takes a few milliseconds and imports modules, so
+a broker calls `prepare` for what it serves before it listens.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, TypeAlias, cast
+
+from tidelog.model import ErrorCode
+from tidelog.wire.api import API_TABLE, ApiKey, Request, Response
+from tidelog.wire.decoder import compile_decoder
+from tidelog.wire.encoder import compile_encoder
+from tidelog.wire.errors import MalformedMessage, UnencodableMessage, UnsupportedRequest
+from tidelog.wire.layout import layout_of
+from tidelog.wire.primitives import INT16, Buffer
+
+DecodeBody: TypeAlias = Callable[[memoryview], tuple[object, int]]
+"""Reads a body; returns the message and how many bytes it took."""
+
+EncodeBody: TypeAlias = Callable[[object], list[Buffer]]
+"""Writes a body as pieces to be sent one after the other."""
+
+
+def decode_request(key: ApiKey, version: int, body: Buffer) -> Request[Response]:
+    """The request that `body` is. Raises MalformedMessage; its subclass UnsupportedRequest for what the table does not serve."""
+    return cast("Request[Response]", _decode(_request_codec(key, version), body))
+
+
+def encode_response(key: ApiKey, version: int, response: Response) -> list[Buffer]:
+    """The body of `response`, as pieces to be sent one after the other. Raises UnencodableMessage."""
+    return _encode(_response_codec(key, version), response)
+
+
+def encode_request(key: ApiKey, version: int, request: Request[Response]) -> list[Buffer]:
+    """The body of `request`, as pieces to be sent one after the other. Raises UnencodableMessage."""
+    return _encode(_request_codec(key, version), request)
+
+
+def decode_response(key: ApiKey, version: int, body: Buffer) -> Response:
+    """The response that `body` is. Raises MalformedMessage.
+
+    A broker that does not know the version of an ApiVersions request answers in version 0 whatever was asked (KIP-511).
+    """
+    if key == ApiKey.API_VERSIONS and bytes(body[:2]) == _UNSUPPORTED_VERSION:
+        version = 0
+    return cast("Response", _decode(_response_codec(key, version), body))
+
+
+def prepare(keys: Iterable[ApiKey] = API_TABLE) -> None:
+    """Make the codecs of every served version of `keys` now rather than on first use."""
+    for key in keys:
+        for version in API_TABLE[key].served:
+            _request_codec(key, version)
+            _response_codec(key, version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Codec:
+    title: str  # for error messages
+    decode: DecodeBody
+    encode: EncodeBody
+
+
+_UNSUPPORTED_VERSION: Final = INT16.pack(ErrorCode.UNSUPPORTED_VERSION)
+
+
+@cache
+def _request_codec(key: ApiKey, version: int) -> _Codec:
+    return _compiled(key, version, is_request=True)
+
+
+@cache
+def _response_codec(key: ApiKey, version: int) -> _Codec:
+    return _compiled(key, version, is_request=False)
+
+
+def _compiled(key: ApiKey, version: int, *, is_request: bool) -> _Codec:
+    api = API_TABLE.get(key)
+    if api is None or version not in api.served:
+        raise UnsupportedRequest(f"{key.name} v{version} is not served")
+    message_type = api.request if is_request else api.response
+    title = f"{message_type.__name__} v{version}"
+    layout = layout_of(api, version, message_type)
+    decode_struct = compile_decoder(layout)
+    encode_struct = compile_encoder(layout)
+
+    def decode(body: memoryview) -> tuple[object, int]:
+        return decode_struct(body, 0)
+
+    def encode(message: object) -> list[Buffer]:
+        out = bytearray()
+        encode_struct(out, message)
+        return [out]
+
+    return _Codec(title=title, decode=decode, encode=encode)
+
+
+def _decode(codec: _Codec, body: Buffer) -> object:
+    view = memoryview(body)
+    try:
+        message, position = codec.decode(view)
+    except (struct.error, IndexError) as error:
+        raise MalformedMessage(f"{codec.title} ends within a field") from error
+    except UnicodeDecodeError as error:
+        raise MalformedMessage(f"{codec.title} has text that is not UTF-8") from error
+    if position != len(view):
+        raise MalformedMessage(f"{codec.title} is followed by {len(view) - position} bytes")
+    return message
+
+
+def _encode(codec: _Codec, message: object) -> list[Buffer]:
+    try:
+        return codec.encode(message)
+    except (struct.error, UnicodeEncodeError) as error:
+        raise UnencodableMessage(f"{codec.title}: {error}") from error
