@@ -1,0 +1,382 @@
+"""The simulated disk: byte-offset files in memory that forget, tear, fill up and fail as real ones do.
+
+`SimulatedDisk()` needs nothing else: no loop, no world. Cut the power with `crash`, inject errors through `faults`, walk every crash
+point with `cut_power_after`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from concurrent.futures import Executor
+from typing import Final
+
+from tidelog.model import invariant
+from tidelog.runtime.clock import Clock
+from tidelog.runtime.disk import DiskFull, FileMissing, StorageFailure
+from tidelog.simulation.clock import SimulatedClock
+from tidelog.simulation.disk_executor import SimulatedChild, SimulatedExecutor
+from tidelog.simulation.disk_faults import DiskFaults, Operation, OperationHook, PowerCut
+from tidelog.simulation.disk_file import SimulatedFile, SimulatedLock
+from tidelog.simulation.disk_image import (
+    DirectoryNode,
+    DiskImage,
+    FileNode,
+    Loss,
+    Name,
+    NameChange,
+    Node,
+    Truncate,
+    Write,
+)
+from tidelog.simulation.randomness import SimulatedRandomness
+
+_CAPACITY_BYTES: Final = 1 << 40
+
+
+class SimulatedDisk:
+    """One node's disk. Outlives the node's processes; each `crash` ends one `incarnation`."""
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        randomness: SimulatedRandomness | None = None,
+        *,
+        capacity_bytes: int = _CAPACITY_BYTES,
+    ) -> None:
+        self.faults = DiskFaults()
+        self.incarnation = 0
+        self.operation_count = 0
+        self.thread_latency_ms = (0.2, 5.0)
+        self.child_latency_ms = (20.0, 500.0)
+        self._clock = clock or SimulatedClock()
+        self._randomness = randomness or SimulatedRandomness("disk")
+        self._image = DiskImage()
+        self._capacity_bytes = self._free_capacity_bytes = capacity_bytes
+        self._used_bytes = 0
+        self._files: dict[SimulatedFile, None] = {}
+        self._locks: dict[str, SimulatedLock] = {}
+        self._hooks: list[OperationHook] = []
+        self._is_off = False
+        self._off_after: int | None = None
+        self._threads: dict[str, SimulatedExecutor] = {}
+        self._child: SimulatedChild | None = None
+
+    # The Disk contract.
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        """Open for reading and writing."""
+        path = posixpath.normpath(path)
+        node = self._find(path)
+        self.begin("create" if node is None and create else "open", path)
+        if node is None and create:
+            node = FileNode(self._clock.wall_ms())
+            self._change_name("create", path, NameChange(node=node, target=self._place_for("create", path)))
+        if node is None:
+            raise FileMissing("open", path, "No such file or directory")
+        if isinstance(node, DirectoryNode):
+            raise StorageFailure("open", path, "Is a directory")
+        file = SimulatedFile(self, node, path)
+        self._files[file] = None
+        return file
+
+    def read(self, path: str) -> bytes:
+        """The whole of a small file."""
+        self.begin("read", path)
+        node = self._present("read", path)
+        if isinstance(node, DirectoryNode):
+            raise StorageFailure("read", path, "Is a directory")
+        return bytes(node.content)
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Temporary file, fsync, rename, directory fsync: four crash points and more."""
+        temporary = f"{path}.tmp"
+        file = self.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(0, [content])
+            file.fsync()
+            self.rename(temporary, path)
+        except StorageFailure:
+            self._discard(temporary)
+            raise
+        finally:
+            file.close()
+        self.fsync_dir(posixpath.dirname(path) or ".")
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory has this name."""
+        self.begin("stat", path)
+        return self._find(path) is not None
+
+    def is_dir(self, path: str) -> bool:
+        """Whether the name is a directory."""
+        self.begin("stat", path)
+        return isinstance(self._find(path), DirectoryNode)
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+        self.begin("list", path)
+        return sorted(self._directory("list", path).entries)
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and its missing parents."""
+        path = posixpath.normpath(path)
+        node = self._find(path)
+        if node is None:
+            parent = posixpath.dirname(path)
+            if parent:
+                self.mkdir(parent)
+            self.begin("mkdir", path)
+            self._change_name("mkdir", path, NameChange(node=DirectoryNode(), target=self._place_for("mkdir", path)))
+        elif isinstance(node, FileNode):
+            raise StorageFailure("mkdir", path, "File exists")
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically rename a file or directory, replacing a file (or, with a directory, an empty directory) at `target`."""
+        source, target = posixpath.normpath(source), posixpath.normpath(target)
+        self.begin("rename", source)
+        node = self._present("rename", source)
+        replaced = self._find(target)
+        if replaced is node:
+            return
+        if target.startswith(f"{source}/"):
+            raise StorageFailure("rename", source, "Invalid argument")
+        _check_replaceable(source, node, replaced)
+        change = NameChange(
+            node=node, source=self._place("rename", source), target=self._place("rename", target), replaced=replaced
+        )
+        if isinstance(replaced, FileNode):
+            self._used_bytes -= len(replaced.content)
+        self._image.change(change)
+        for file in self._files:
+            file.moved(node, source, target)
+        self.end("rename", source)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        self.begin("unlink", path)
+        node = self._present("unlink", path)
+        if isinstance(node, DirectoryNode):
+            raise StorageFailure("unlink", path, "Is a directory")
+        self._used_bytes -= len(node.content)
+        self._change_name("unlink", path, NameChange(node=node, source=self._place("unlink", path)))
+
+    def rmtree(self, path: str) -> None:
+        """Remove a directory with all it holds, one name at a time."""
+        path = posixpath.normpath(path)
+        node = self._find(path)
+        if node is None:
+            return
+        for name in self.listdir(path):
+            below = f"{path}/{name}"
+            if self.is_dir(below):
+                self.rmtree(below)
+            else:
+                self.unlink(below)
+        self.begin("rmdir", path)
+        self._change_name("rmdir", path, NameChange(node=node, source=self._place("rmdir", path)))
+
+    def fsync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        self.begin("fsync_dir", path)
+        self._image.fsync_dir(self._directory("fsync_dir", path))
+        self.end("fsync_dir", path)
+
+    def mtime_ms(self, path: str) -> int:
+        """When the file was last written, by the wall clock of the node."""
+        self.begin("stat", path)
+        node = self._present("stat", path)
+        return node.mtime_ms if isinstance(node, FileNode) else 0
+
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        """Pretend the file was last written then."""
+        self.begin("utime", path)
+        node = self._present("utime", path)
+        if isinstance(node, FileNode):
+            node.mtime_ms = mtime_ms
+        self.end("utime", path)
+
+    def usable_bytes(self, path: str) -> int:
+        """Space still free."""
+        self.begin("stat", path)
+        return self.room_bytes
+
+    def total_bytes(self, path: str) -> int:
+        """Size of the disk."""
+        self.begin("stat", path)
+        return self._capacity_bytes
+
+    def lock(self, path: str) -> SimulatedLock | None:
+        """Take the exclusive lock on a (created) lock file, or None if it is held."""
+        path = posixpath.normpath(path)
+        self.begin("lock", path)
+        self.open(path, create=True).close()
+        if path in self._locks:
+            return None
+        self._locks[path] = SimulatedLock(self, path)
+        return self._locks[path]
+
+    def thread(self, log_dir: str) -> Executor:
+        """The one thread of a log directory."""
+        return self._thread(log_dir)
+
+    def child(self) -> Executor:
+        """A child process."""
+        if self._child is None:
+            self._child = SimulatedChild(lambda: self._randomness.between(*self.child_latency_ms), self)
+        return self._child
+
+    def close(self) -> None:
+        """Nothing runs that would have to end."""
+
+    # What a test or a fault does to the disk.
+
+    def crash(self, *, lose: Loss = Loss.ALL, seed: int | None = None) -> None:
+        """End the process that used this disk, losing exactly `lose`; with a `seed` the power cut keeps, loses and tears by chance."""
+        if seed is None:
+            self._image.crash(lose)
+        else:
+            self._image.crash_by_chance(SimulatedRandomness(f"crash/{seed}"))
+        self._begin_incarnation()
+
+    def cut_power(self) -> None:
+        """Lose, keep and tear what is unflushed as the disk's own stream of chance says."""
+        self._image.crash_by_chance(self._randomness)
+        self._begin_incarnation()
+
+    def cut_power_after(self, operations: int) -> None:
+        """Raise PowerCut once `operations` more changes are done, and from every call after that, until `crash` brings the disk back."""
+        self._off_after = self.operation_count + operations
+
+    def on_operation(self, hook: OperationHook) -> None:
+        """Call `hook` after every change to the disk (reads are not counted); what it raises comes out of the operation."""
+        self._hooks.append(hook)
+
+    def fill_up(self, *, after_bytes: int = 0) -> None:
+        """Leave room for `after_bytes` more; deleting files makes room too."""
+        self._capacity_bytes = self._used_bytes + after_bytes
+
+    def free_up(self) -> None:
+        """The disk is as large again as it ever was."""
+        self._capacity_bytes = self._free_capacity_bytes
+
+    def flip_bit(self, path: str, *, position: int, bit: int = 0) -> None:
+        """Rot: a bit of the file turns, on the platter and for every reader."""
+        node = self._present("rot", path)
+        invariant(isinstance(node, FileNode), "only files rot")
+        if isinstance(node, FileNode):
+            node.content[position] ^= 1 << bit
+            if position < len(node.durable):
+                node.durable[position] ^= 1 << bit
+
+    def stall(self, log_dir: str, *, duration_ms: float) -> None:
+        """The thread of `log_dir` begins nothing new for a while, as a disk does whose controller resets."""
+        self._thread(log_dir).stall_until(self._clock.monotonic_ms() + duration_ms)
+
+    # For its own files, locks and executors.
+
+    @property
+    def room_bytes(self) -> int:
+        """Space still free."""
+        return max(self._capacity_bytes - self._used_bytes, 0)
+
+    def begin(self, operation: str, path: str) -> None:
+        """Every operation starts here: is there power, is a fault due?"""
+        if self._is_off or (self._off_after is not None and self.operation_count >= self._off_after):
+            self._is_off = True
+            raise PowerCut
+        self.faults.check(operation, path)
+
+    def end(self, operation: str, path: str) -> None:
+        """Every finished change ends here: it is counted, and whoever watches is told."""
+        self.operation_count += 1
+        for hook in self._hooks:
+            hook(Operation(number=self.operation_count, name=operation, path=path))
+
+    def change_file(self, node: FileNode, change: Write | Truncate) -> None:
+        """Write or truncate, with the space and the time kept."""
+        before = len(node.content)
+        node.change(change)
+        node.mtime_ms = self._clock.wall_ms()
+        self._used_bytes += len(node.content) - before
+
+    def forget(self, file: SimulatedFile) -> None:
+        """The file was closed."""
+        self._files.pop(file, None)
+
+    def unlock(self, path: str, lock: SimulatedLock) -> None:
+        """The lock was released."""
+        if self._locks.get(path) is lock:
+            del self._locks[path]
+
+    def _begin_incarnation(self) -> None:
+        self.incarnation += 1
+        self._is_off = False
+        self._off_after = None
+        self._files.clear()
+        self._locks.clear()
+        self._threads.clear()
+        self._child = None
+        self._used_bytes = sum(len(node.content) for node in self._image.files())
+
+    def _thread(self, log_dir: str) -> SimulatedExecutor:
+        log_dir = posixpath.normpath(log_dir)
+        if log_dir not in self._threads:
+            self._threads[log_dir] = SimulatedExecutor(lambda: self._randomness.between(*self.thread_latency_ms))
+        return self._threads[log_dir]
+
+    def _change_name(self, operation: str, path: str, change: NameChange) -> None:
+        self._image.change(change)
+        self.end(operation, path)
+
+    def _discard(self, path: str) -> None:
+        try:
+            self.unlink(path)
+        except StorageFailure:
+            return  # The failure that brought us here is the one to report.
+
+    def _find(self, path: str) -> Node | None:
+        node: Node | None = self._image.root
+        for name in _parts(path):
+            if not isinstance(node, DirectoryNode):
+                return None
+            node = node.entries.get(name)
+        return node
+
+    def _present(self, operation: str, path: str) -> Node:
+        node = self._find(path)
+        if node is None:
+            raise FileMissing(operation, path, "No such file or directory")
+        return node
+
+    def _directory(self, operation: str, path: str) -> DirectoryNode:
+        node = self._present(operation, path)
+        if isinstance(node, FileNode):
+            raise StorageFailure(operation, path, "Not a directory")
+        return node
+
+    def _place(self, operation: str, path: str) -> Name:
+        parts = _parts(path)
+        if not parts:
+            raise StorageFailure(operation, path, "Device or resource busy")
+        return Name(self._directory(operation, "/".join(parts[:-1])), parts[-1])
+
+    def _place_for(self, operation: str, path: str) -> Name:
+        place = self._place(operation, path)
+        if self.room_bytes == 0:
+            raise DiskFull(operation, path, "No space left on device")
+        return place
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in posixpath.normpath(path).split("/") if part not in ("", ".")]
+
+
+def _check_replaceable(source: str, node: Node, replaced: Node | None) -> None:
+    if isinstance(replaced, DirectoryNode):
+        if isinstance(node, FileNode):
+            raise StorageFailure("rename", source, "Is a directory")
+        if replaced.entries:
+            raise StorageFailure("rename", source, "Directory not empty")
+    if isinstance(replaced, FileNode) and isinstance(node, DirectoryNode):
+        raise StorageFailure("rename", source, "Not a directory")

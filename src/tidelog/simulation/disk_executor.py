@@ -1,0 +1,88 @@
+"""The thread of a log directory and the child process, as delays: work runs inline on the loop after a seeded wait, one after the other."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import ParamSpec, TypeVar
+
+A = ParamSpec("A")
+R = TypeVar("R")
+
+
+class SimulatedExecutor(Executor):
+    """One worker. The simulated loop asks it when a piece of work will be finished; without a loop, `submit` runs it at once."""
+
+    def __init__(self, latency_ms: Callable[[], float]) -> None:
+        self._latency_ms = latency_ms
+        self._busy_until_ms = 0.0
+
+    def finish_ms(self, now_ms: float) -> float:
+        """When work handed over now will be finished, behind everything handed over before."""
+        self._busy_until_ms = max(self._busy_until_ms, now_ms) + self._latency_ms()
+        return self._busy_until_ms
+
+    def stall_until(self, until_ms: float) -> None:
+        """Work handed over from now on is not begun before `until_ms`."""
+        self._busy_until_ms = max(self._busy_until_ms, until_ms)
+
+    def submit(self, fn: Callable[A, R], /, *args: A.args, **kwargs: A.kwargs) -> Future[R]:
+        """Run it now."""
+        future: Future[R] = Future()
+        try:
+            result = fn(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001  # as every executor does: the failure belongs to whoever waits for the result
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        return future
+
+
+class SimulatedChild(SimulatedExecutor):
+    """A worker that is another process: what goes in and comes out is pickled, except the disk, which both share."""
+
+    def __init__(self, latency_ms: Callable[[], float], disk: object) -> None:
+        super().__init__(latency_ms)
+        self._disk = disk
+
+    def submit(self, fn: Callable[A, R], /, *args: A.args, **kwargs: A.kwargs) -> Future[R]:
+        """Run it now, on copies."""
+        return super().submit(self._in_child(fn), *args, **kwargs)
+
+    def _in_child(self, fn: Callable[A, R]) -> Callable[A, R]:
+        def run(*args: A.args, **kwargs: A.kwargs) -> R:
+            try:
+                function, arguments, keywords = self._copied((fn, args, kwargs))
+                result = function(*arguments, **keywords)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it travels home pickled
+                raise self._copied(error) from None
+            return self._copied(result)
+
+        return run
+
+    def _copied(self, value: R) -> R:
+        written = io.BytesIO()
+        _Pickler(written, self._disk).dump(value)
+        written.seek(0)
+        copied: R = _Unpickler(written, self._disk).load()
+        return copied
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, disk: object) -> None:
+        super().__init__(file)
+        self._disk = disk
+
+    def persistent_id(self, obj: object) -> str | None:
+        return "disk" if obj is self._disk else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, disk: object) -> None:
+        super().__init__(file)
+        self._disk = disk
+
+    def persistent_load(self, pid: object) -> object:
+        return self._disk
