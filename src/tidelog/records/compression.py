@@ -42,7 +42,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         case Codec.LZ4:
             # Java's reader refuses linked blocks, cramjam's default.
             frame = cramjam.lz4.Compressor(level=level or 0, content_checksum=False, block_linked=False)
-            frame.compress(data)
+            frame.compress(bytes(data))
             return bytes(frame.finish())
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
@@ -130,6 +130,8 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytearray:
 
 
 def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytearray:
+    if not block:
+        raise CorruptBatch("snappy: no bytes, not even a length")
     try:
         claimed = cramjam.snappy.decompress_raw_len(block)
     except cramjam.DecompressionError as error:
