@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 
 import pytest
 from hypothesis import given
@@ -100,11 +99,10 @@ def test_kafka_python_reads_what_we_build(rows: list[Row]) -> None:
 def test_kio_reads_what_we_build(rows: list[Row]) -> None:
     # kio keeps whole seconds only.
     batch, _ = read_batch(bytes(batch_of(rows)), 0)
-    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     found = [
         Record(
             record.offset,
-            (record.timestamp - epoch) // datetime.timedelta(seconds=1),
+            int(record.timestamp.timestamp()),
             record.key,
             record.value,
             tuple(((header.key or b"").decode(), header.value) for header in record.headers),
