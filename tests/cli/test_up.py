@@ -1,0 +1,70 @@
+"""`tidelog up` plans before it serves."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from tidelog.cli.failure import WrongUsage
+from tidelog.cli.up import Plan, add_arguments, plan_from, welcome
+from tidelog.config import BrokerConfig
+
+
+def plan(*arguments: str) -> Plan:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return plan_from(parser.parse_args(arguments))
+
+
+def test_the_plan_makes_a_valid_broker_config(tmp_path: Path) -> None:
+    config = BrokerConfig.from_properties(plan("--data", str(tmp_path), "--port", "0").properties)
+    assert config.broker_id == 1
+    assert config.log_dirs == (str(tmp_path / "broker-1"),)
+    assert config.registry_path == str(tmp_path / "registry.sqlite")
+    assert str(config.listeners[0]) == "PLAINTEXT://127.0.0.1:0"
+
+
+def test_ipv6_hosts_are_put_in_brackets() -> None:
+    assert plan("--host", "::1").properties["listeners"] == "PLAINTEXT://[::1]:9092"
+
+
+def test_x_wins_over_options_and_options_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=7\nlisteners=PLAINTEXT://:1\nlog.retention.hours=1\n")
+    properties = plan("--config", str(file), "--port", "5", "-X", "num.partitions=3").properties
+    assert properties["num.partitions"] == "3"
+    assert properties["listeners"] == "PLAINTEXT://127.0.0.1:5"
+    assert properties["log.retention.hours"] == "1"
+
+
+def test_more_than_one_broker_is_refused_with_the_reason() -> None:
+    with pytest.raises(WrongUsage, match="this version runs one broker"):
+        plan("--brokers", "3")
+
+
+def test_an_unreadable_config_file_is_named() -> None:
+    with pytest.raises(WrongUsage, match="no-such-file"):
+        plan("--config", "no-such-file")
+
+
+def test_the_log_lies_with_the_data_unless_told_otherwise(tmp_path: Path) -> None:
+    assert plan("--data", str(tmp_path)).log_file == tmp_path / "logs" / "broker-1.log"
+    assert plan("--log-file", "-").log_file is None
+
+
+def test_the_welcome_gives_three_lines_to_paste_with_the_real_port(tmp_path: Path) -> None:
+    said = welcome("127.0.0.1:4711", plan("--data", str(tmp_path)))
+    assert str(tmp_path) in said
+    assert said.count("127.0.0.1:4711") == 3
+    assert all(name in said for name in ("kcat", "confluent_kafka", "tidelog produce"))
+
+
+def test_a_file_may_place_and_number_the_broker(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=7\nlisteners=PLAINTEXT://:1234\nlog.dirs=/a,/b\n")
+    config = BrokerConfig.from_properties(plan("--config", str(file)).properties)
+    assert config.broker_id == 7
+    assert config.log_dirs == ("/a", "/b")
+    assert config.listeners[0].port == 1234
