@@ -86,6 +86,7 @@ class SimulatedRegistry:
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """The nodes at several paths, None where there is none."""
         await self._store.travel()
+        self._session(paths[0] if paths else "/")
         nodes = [self._find(path) for path in paths]
         await self._store.travel()
         return nodes
