@@ -1,6 +1,7 @@
 """A layout turned into a function that reads it, within bounds.
 
-No recursion follows the input: the nesting of calls is that of the layout. Allocation follows the input only as far as bytes back it.
+No recursion follows the input: the nesting of calls is that of the layout. Allocation follows the input only as far as
+bytes back it.
 """
 
 from __future__ import annotations
@@ -10,20 +11,11 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from tidelog.model import ErrorCode
+from tidelog.wire.encoding import Encoding, encoding_of
 from tidelog.wire.errors import MalformedMessage
 from tidelog.wire.layout import FIXED_FORMATS, UUID, FieldLayout, StructLayout, smallest_element_size
-from tidelog.wire.primitives import (
-    INT16,
-    INT32,
-    read_classic_count,
-    read_classic_length,
-    read_compact_count,
-    read_compact_length,
-    read_tag,
-    read_tag_count,
-    skip_tagged_fields,
-    uuid_from_bytes,
-)
+from tidelog.wire.primitives import read_uuid
+from tidelog.wire.tagged import read_tag_value, read_tagged_fields, skip_tagged_fields
 
 Decode: TypeAlias = Callable[[memoryview, int], tuple[object, int]]
 """Reads one value at a position; returns it and the position after it."""
@@ -78,13 +70,17 @@ def _fixed_run(run: list[FieldLayout]) -> _Step:
     error_names = tuple(field.name for field in run if field.kafka_type == "error_code")
 
     def read_run(data: memoryview, position: int, values: _Values) -> int:
-        numbers = layout.unpack_from(data, position)
-        values.update(zip(names, numbers, strict=True))
-        for name in error_names:
-            values[name] = error_code(numbers[names.index(name)])
+        values.update(zip(names, layout.unpack_from(data, position), strict=True))
         return position + layout.size
 
-    return read_run
+    def read_run_with_errors(data: memoryview, position: int, values: _Values) -> int:
+        numbers = dict(zip(names, layout.unpack_from(data, position), strict=True))
+        values.update(numbers)
+        for name in error_names:
+            values[name] = error_code(numbers[name])
+        return position + layout.size
+
+    return read_run_with_errors if error_names else read_run
 
 
 def _single(name: str, decode: Decode) -> _Step:
@@ -101,43 +97,42 @@ def _no_known_tags(data: memoryview, position: int, values: _Values) -> int:
 
 
 def _tagged_section(layout: StructLayout) -> _Step:
-    known = {field.tag: (field.name, _value_decoder(field, layout)) for field in layout.tagged}
+    known = {field.tag: (field.name, _value_decoder(field, layout)) for field in layout.tagged if field.tag is not None}
+    below = max(known) + 1
 
     def read_tagged_section(data: memoryview, position: int, values: _Values) -> int:
-        count, position = read_tag_count(data, position)
-        tag = -1
-        for _ in range(count):
-            tag, size, start = read_tag(data, position, previous_tag=tag)
-            position = start + size
+        if data[position] == 0:
+            return position + 1
+        found, position = read_tagged_fields(data, position, below=below)
+        for tag, value in found.items():
             if tag in known:
                 name, decode = known[tag]
-                values[name], end = decode(data[:position], start)
-                if end != position:
-                    raise MalformedMessage(
-                        f"tag {tag} at byte {start} has {size} bytes of which {end - start} are its value"
-                    )
+                values[name] = read_tag_value(decode, value)
         return position
 
     return read_tagged_section
 
 
 def _value_decoder(field: FieldLayout, parent: StructLayout) -> Decode:
+    encoding = encoding_of(is_flexible=parent.is_flexible)
     if field.is_array:
-        return _array_decoder(field, parent)
+        element_size = smallest_element_size(field, parent)
+        return _array_decoder(field, encoding, element_size=element_size)
     if field.struct is not None and field.is_nullable:
         return _nullable_struct_decoder(compile_decoder(field.struct))
-    return _element_decoder(field, is_flexible=parent.is_flexible, is_nullable=field.is_nullable)
+    return _element_decoder(field, encoding, is_nullable=field.is_nullable)
 
 
-def _element_decoder(field: FieldLayout, *, is_flexible: bool, is_nullable: bool) -> Decode:
+def _element_decoder(field: FieldLayout, encoding: Encoding, *, is_nullable: bool) -> Decode:
     if field.struct is not None:
         return compile_decoder(field.struct)
-    kafka_type = field.kafka_type or ""
-    if kafka_type == UUID:
-        return _read_uuid
-    if kafka_type in FIXED_FORMATS:
-        return _fixed_decoder(kafka_type)
-    return _variable_decoder(kafka_type, is_flexible=is_flexible, is_nullable=is_nullable)
+    if field.kafka_type == UUID:
+        return read_uuid
+    if field.kafka_type in FIXED_FORMATS:
+        return _fixed_decoder(field.kafka_type)
+    if field.kafka_type == "string":
+        return encoding.read_nullable_string if is_nullable else encoding.read_string
+    return _bytes_decoder(encoding, is_nullable=is_nullable)
 
 
 def _fixed_decoder(kafka_type: str) -> Decode:
@@ -151,55 +146,33 @@ def _fixed_decoder(kafka_type: str) -> Decode:
     return read_fixed
 
 
-def _read_uuid(data: memoryview, position: int) -> tuple[object, int]:
-    raw = bytes(data[position : position + 16])
-    if len(raw) < 16:
-        raise MalformedMessage(f"a uuid at byte {position} is cut short")
-    return uuid_from_bytes(raw), position + 16
+def _bytes_decoder(encoding: Encoding, *, is_nullable: bool) -> Decode:
+    read_length = encoding.read_length
 
-
-_CONVERSIONS: Final[dict[str, Callable[[memoryview], object]]] = {
-    "string": lambda view: str(view, "utf-8"),
-    "bytes": bytes,
-    "records": lambda view: view,
-}
-
-
-def _variable_decoder(kafka_type: str, *, is_flexible: bool, is_nullable: bool) -> Decode:
-    convert = _CONVERSIONS[kafka_type]
-    width = INT16 if kafka_type == "string" else INT32
-
-    def read_variable(data: memoryview, position: int) -> tuple[object, int]:
-        if is_flexible:
-            length, start = read_compact_length(data, position)
-        else:
-            length, start = read_classic_length(data, position, width=width)
+    def read_bytes(data: memoryview, position: int) -> tuple[object, int]:
+        length, start = read_length(data, position)
         if length >= 0:
-            return convert(data[start : start + length]), start + length
+            return bytes(data[start : start + length]), start + length
         if is_nullable:
             return None, start
-        raise MalformedMessage(f"null {kafka_type} at byte {position}")
+        raise MalformedMessage(f"null bytes at byte {position}")
 
-    return read_variable
+    return read_bytes
 
 
-def _array_decoder(field: FieldLayout, parent: StructLayout) -> Decode:
-    decode = _element_decoder(field, is_flexible=parent.is_flexible, is_nullable=False)
-    element_size = smallest_element_size(field, parent)
-    read_count = read_compact_count if parent.is_flexible else read_classic_count
-    is_nullable = field.is_nullable
+def _array_decoder(field: FieldLayout, encoding: Encoding, *, element_size: int) -> Decode:
+    decode = _element_decoder(field, encoding, is_nullable=False)
+    read_count = encoding.read_nullable_count if field.is_nullable else encoding.read_count
 
     def read_array(data: memoryview, position: int) -> tuple[object, int]:
-        count, after = read_count(data, position, element_size=element_size)
+        count, position = read_count(data, position, element_size=element_size)
         if count < 0:
-            if is_nullable:
-                return None, after
-            raise MalformedMessage(f"null array at byte {position}")
+            return None, position
         elements = []
         for _ in range(count):
-            element, after = decode(data, after)
+            element, position = decode(data, position)
             elements.append(element)
-        return tuple(elements), after
+        return tuple(elements), position
 
     return read_array
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from operator import attrgetter
 from struct import Struct
 from typing import Any, TypeAlias
 
+from tidelog.wire.encoding import Encoding, encoding_of
 from tidelog.wire.errors import UnencodableMessage
 from tidelog.wire.layout import FIXED_FORMATS, UUID, FieldLayout, StructLayout
-from tidelog.wire.primitives import INT32, uuid_to_bytes, write_classic_string, write_compact_string, write_uvarint
+from tidelog.wire.primitives import write_uuid, write_uvarint
+from tidelog.wire.tagged import write_tag
 
 # `Any` stays inside this module: the layout, not the type checker, knows which value a field holds.
 Encode: TypeAlias = Callable[[bytearray, Any], None]
@@ -46,7 +48,7 @@ def _steps(layout: StructLayout) -> tuple[Encode, ...]:
 
 
 def _refusal(layout: StructLayout, name: str, default: object) -> Encode:
-    """A field whose loss would change what the message means must have its default where the version has no place for it."""
+    """A needed field must have its default where the version has no place for it."""
 
     def refuse_unless_default(out: bytearray, message: object) -> None:
         del out
@@ -58,20 +60,16 @@ def _refusal(layout: StructLayout, name: str, default: object) -> Encode:
 
 def _fixed_run(run: list[FieldLayout]) -> Encode:
     """Neighbouring fields of fixed size are packed at once."""
-    layout = Struct(">" + "".join(FIXED_FORMATS[field.kafka_type or ""] for field in run))
-    pack = layout.pack
+    pack = Struct(">" + "".join(FIXED_FORMATS[field.kafka_type or ""] for field in run)).pack
     get = attrgetter(*(field.name for field in run))
-    if len(run) == 1:
 
-        def write_one(out: bytearray, message: object) -> None:
-            out += pack(get(message))
-
-        return write_one
+    def write_one(out: bytearray, message: object) -> None:
+        out += pack(get(message))
 
     def write_run(out: bytearray, message: object) -> None:
         out += pack(*get(message))
 
-    return write_run
+    return write_one if len(run) == 1 else write_run
 
 
 def _single(layout: StructLayout, field: FieldLayout) -> Encode:
@@ -82,9 +80,7 @@ def _single(layout: StructLayout, field: FieldLayout) -> Encode:
     def write_single(out: bytearray, message: object) -> None:
         value = get(message)
         if value is None and not may_be_none:
-            raise UnencodableMessage(
-                f"{layout.message_type.__name__}.{field.name} is null, which this version cannot say"
-            )
+            raise UnencodableMessage(f"this version of {layout.message_type.__name__} cannot have a null {field.name}")
         encode(out, value)
 
     return write_single
@@ -96,25 +92,23 @@ def _no_tags(out: bytearray, message: object) -> None:
 
 
 def _tagged_section(layout: StructLayout) -> Encode:
-    """Fields that have their default are left out (KIP-482)."""
-    tagged = tuple(
-        (field.tag or 0, attrgetter(field.name), field.default, _value_encoder(field, layout))
+    """Fields that have their default are left out."""
+    tagged = [
+        (field.tag, attrgetter(field.name), field.default, _value_encoder(field, layout))
         for field in layout.tagged
-    )
+        if field.tag is not None
+    ]
 
     def write_tagged_section(out: bytearray, message: object) -> None:
         count = 0
         section = bytearray()
         for tag, get, default, encode in tagged:
             value = get(message)
-            if value == default:
-                continue
-            count += 1
-            encoded = bytearray()
-            encode(encoded, value)
-            write_uvarint(section, tag)
-            write_uvarint(section, len(encoded))
-            section += encoded
+            if value != default:
+                count += 1
+                encoded = bytearray()
+                encode(encoded, value)
+                write_tag(section, tag, encoded)
         write_uvarint(out, count)
         out += section
 
@@ -122,23 +116,21 @@ def _tagged_section(layout: StructLayout) -> Encode:
 
 
 def _value_encoder(field: FieldLayout, parent: StructLayout) -> Encode:
+    encoding = encoding_of(is_flexible=parent.is_flexible)
+    encode = _element_encoder(field, encoding)
     if field.is_array:
-        return _array_encoder(_element_encoder(field, is_flexible=parent.is_flexible), is_flexible=parent.is_flexible)
-    encode = _element_encoder(field, is_flexible=parent.is_flexible)
+        return _array_encoder(encode, encoding)
     return _nullable_struct_encoder(encode) if field.struct is not None and field.is_nullable else encode
 
 
-def _element_encoder(field: FieldLayout, *, is_flexible: bool) -> Encode:
+def _element_encoder(field: FieldLayout, encoding: Encoding) -> Encode:
     if field.struct is not None:
         return compile_encoder(field.struct)
-    kafka_type = field.kafka_type or ""
-    if kafka_type == UUID:
-        return _write_uuid
-    if kafka_type in FIXED_FORMATS:
-        return _fixed_encoder(FIXED_FORMATS[kafka_type])
-    if kafka_type == "string":
-        return _write_compact_string if is_flexible else _write_classic_string
-    return _write_compact_bytes if is_flexible else _write_classic_bytes
+    if field.kafka_type == UUID:
+        return write_uuid
+    if field.kafka_type in FIXED_FORMATS:
+        return _fixed_encoder(FIXED_FORMATS[field.kafka_type])
+    return encoding.write_string if field.kafka_type == "string" else _bytes_encoder(encoding)
 
 
 def _fixed_encoder(format_character: str) -> Encode:
@@ -150,36 +142,19 @@ def _fixed_encoder(format_character: str) -> Encode:
     return write_fixed
 
 
-def _write_uuid(out: bytearray, value: Any) -> None:
-    out += uuid_to_bytes(value)
+def _bytes_encoder(encoding: Encoding) -> Encode:
+    write_length = encoding.write_length
+
+    def write_bytes(out: bytearray, value: Any) -> None:
+        write_length(out, value)
+        if value is not None:
+            out += value
+
+    return write_bytes
 
 
-def _write_compact_string(out: bytearray, value: Any) -> None:
-    if value is None:
-        out.append(0)
-    else:
-        write_compact_string(out, value)
-
-
-def _write_classic_string(out: bytearray, value: Any) -> None:
-    if value is None:
-        out += b"\xff\xff"
-    else:
-        write_classic_string(out, value)
-
-
-def _write_compact_bytes(out: bytearray, value: Any) -> None:
-    _write_compact_length(out, value)
-    out += value or b""
-
-
-def _write_classic_bytes(out: bytearray, value: Any) -> None:
-    _write_classic_length(out, value)
-    out += value or b""
-
-
-def _array_encoder(encode: Encode, *, is_flexible: bool) -> Encode:
-    write_count = _write_compact_length if is_flexible else _write_classic_length
+def _array_encoder(encode: Encode, encoding: Encoding) -> Encode:
+    write_count = encoding.write_length
 
     def write_array(out: bytearray, elements: Any) -> None:
         write_count(out, elements)
@@ -200,11 +175,3 @@ def _nullable_struct_encoder(encode: Encode) -> Encode:
             encode(out, value)
 
     return write_nullable_struct
-
-
-def _write_compact_length(out: bytearray, value: Sized | None) -> None:
-    write_uvarint(out, 0 if value is None else len(value) + 1)
-
-
-def _write_classic_length(out: bytearray, value: Sized | None) -> None:
-    out += INT32.pack(-1 if value is None else len(value))

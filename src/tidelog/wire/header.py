@@ -7,15 +7,16 @@ ApiVersions always answers with 0, since its caller does not know yet what the b
 
 from __future__ import annotations
 
-from struct import Struct, error as StructError  # noqa: N812
+import struct
 from typing import Final, NamedTuple
 
 from tidelog.wire.api import API_TABLE, ApiKey
 from tidelog.wire.errors import MalformedMessage, UnsupportedRequest
-from tidelog.wire.primitives import INT32, Buffer, skip_tagged_fields, write_classic_string
+from tidelog.wire.primitives import INT32, Buffer, write_classic_string
+from tidelog.wire.tagged import skip_tagged_fields
 
-_REQUEST_HEADER: Final = Struct(">hhih")
-_REQUEST_START: Final = Struct(">hhi")
+_REQUEST_HEADER: Final = struct.Struct(">hhih")
+_REQUEST_START: Final = struct.Struct(">hhi")
 _API_KEYS: Final = {int(key): key for key in ApiKey}
 
 
@@ -51,7 +52,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
             raise MalformedMessage(f"a client id of {length} bytes")
         if _is_flexible(key, version):
             position = skip_tagged_fields(view, position)
-    except (StructError, IndexError) as error:
+    except (struct.error, IndexError) as error:
         raise MalformedMessage("a frame ends within its header") from error
     except UnicodeDecodeError as error:
         raise MalformedMessage("a client id is not UTF-8") from error
@@ -61,10 +62,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 def encode_request_header(header: RequestHeader) -> bytearray:
     """The bytes before the body of a request. The API and version must be in the table."""
     out = bytearray(_REQUEST_START.pack(header.api_key, header.api_version, header.correlation_id))
-    if header.client_id is None:
-        out += b"\xff\xff"
-    else:
-        write_classic_string(out, header.client_id)
+    write_classic_string(out, header.client_id)
     if _is_flexible(header.api_key, header.api_version):
         out.append(0)
     return out
@@ -80,7 +78,7 @@ def read_correlation_id(frame: Buffer) -> int:
     """Which request a response frame answers. Raises MalformedMessage."""
     try:
         (correlation_id,) = INT32.unpack_from(frame)
-    except StructError as error:
+    except struct.error as error:
         raise MalformedMessage("a frame ends within its header") from error
     return int(correlation_id)
 

@@ -1,12 +1,14 @@
-"""Kafka's variable-length types, read within bounds and written.
+"""Kafka's variable-length types, read within bounds and written; in their classic and their compact encoding.
 
-Readers take the whole body and a position and return the value and the position after it. Every length and count is compared with the
-bytes that remain before anything is allocated. Running off the end shows as `struct.error` or `IndexError`, which the codec turns into
-MalformedMessage once per message, so that the common case pays for no check that the interpreter makes anyway.
+Readers take the whole body and a position and return the value and the position after it. Every length and count is
+compared with the bytes that remain before anything is allocated. Running off the end shows as `struct.error` or
+`IndexError`, which the codec turns into MalformedMessage once per message, so that the common case pays for no check
+that the interpreter makes anyway.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from functools import lru_cache
 from struct import Struct
 from typing import Final, TypeAlias
@@ -49,114 +51,149 @@ def write_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def uvarint(value: int) -> bytes:
-    """`value` as a varint of its own, for splicing between other bytes."""
-    if value < 0x80:
-        return _ONE_BYTE[value]
-    out = bytearray()
-    write_uvarint(out, value)
-    return bytes(out)
-
-
-_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
-
-
-def read_classic_length(data: memoryview, position: int, *, width: Struct) -> tuple[int, int]:
-    """The length of a classic string (int16) or of bytes (int32), which fits the rest of the body; -1 is null."""
-    (length,) = width.unpack_from(data, position)
-    return _bounded(data, position, length, position + width.size)
+def read_classic_length(data: memoryview, position: int) -> tuple[int, int]:
+    """The length of classic bytes, which fits the rest of the body; -1 is null."""
+    (length,) = INT32.unpack_from(data, position)
+    return _bounded(data, position, length=length, start=position + 4)
 
 
 def read_compact_length(data: memoryview, position: int) -> tuple[int, int]:
-    """The length of a compact string or of compact bytes, which fits the rest of the body; -1 is null."""
-    length, after = read_uvarint(data, position)
-    return _bounded(data, position, length - 1, after)
+    """The length of compact bytes, which fits the rest of the body; -1 is null."""
+    length, start = read_uvarint(data, position)
+    return _bounded(data, position, length=length - 1, start=start)
+
+
+def read_classic_nullable_string(data: memoryview, position: int) -> tuple[str | None, int]:
+    """A string after an int16 length; -1 is null."""
+    (length,) = INT16.unpack_from(data, position)
+    start = position + 2
+    end = start + length
+    if end > len(data) or length < 0:
+        return None, _bounded(data, position, length=length, start=start)[1]
+    return str(data[start:end], "utf-8"), end
+
+
+def read_compact_nullable_string(data: memoryview, position: int) -> tuple[str | None, int]:
+    """A string after a varint of length + 1; 0 is null."""
+    length = data[position] - 1
+    start = position + 1
+    if length >= 0x7F:
+        length, start = read_uvarint(data, position)
+        length -= 1
+    end = start + length
+    if end > len(data) or length < 0:
+        return None, _bounded(data, position, length=length, start=start)[1]
+    return str(data[start:end], "utf-8"), end
+
+
+def read_classic_string(data: memoryview, position: int) -> tuple[str, int]:
+    """A string after an int16 length."""
+    text, end = read_classic_nullable_string(data, position)
+    if text is None:
+        raise MalformedMessage(f"a null string at byte {position}")
+    return text, end
+
+
+def read_compact_string(data: memoryview, position: int) -> tuple[str, int]:
+    """A string after a varint of length + 1."""
+    text, end = read_compact_nullable_string(data, position)
+    if text is None:
+        raise MalformedMessage(f"a null string at byte {position}")
+    return text, end
+
+
+def read_classic_nullable_count(data: memoryview, position: int, *, element_size: int) -> tuple[int, int]:
+    """How many elements a classic array has: no more than the rest of the body can hold; -1 is null."""
+    (count,) = INT32.unpack_from(data, position)
+    return _bounded_count(data, position, count=count, start=position + 4, element_size=element_size)
+
+
+def read_compact_nullable_count(data: memoryview, position: int, *, element_size: int) -> tuple[int, int]:
+    """How many elements a compact array has: no more than the rest of the body can hold; -1 is null."""
+    count, start = read_uvarint(data, position)
+    return _bounded_count(data, position, count=count - 1, start=start, element_size=element_size)
 
 
 def read_classic_count(data: memoryview, position: int, *, element_size: int) -> tuple[int, int]:
-    """How many elements a classic array has: no more than the rest of the body can hold; -1 is null."""
-    (count,) = INT32.unpack_from(data, position)
-    return _bounded_count(data, position, count, position + 4, element_size)
+    """How many elements a classic array has that may not be null."""
+    count, start = read_classic_nullable_count(data, position, element_size=element_size)
+    if count < 0:
+        raise MalformedMessage(f"a null array at byte {position}")
+    return count, start
 
 
 def read_compact_count(data: memoryview, position: int, *, element_size: int) -> tuple[int, int]:
-    """How many elements a compact array has: no more than the rest of the body can hold; -1 is null."""
-    count, after = read_uvarint(data, position)
-    return _bounded_count(data, position, count - 1, after, element_size)
+    """How many elements a compact array has that may not be null."""
+    count, start = read_compact_nullable_count(data, position, element_size=element_size)
+    if count < 0:
+        raise MalformedMessage(f"a null array at byte {position}")
+    return count, start
 
 
-def skip_tagged_fields(data: memoryview, position: int) -> int:
-    """The position after a tagged section none of whose fields we know."""
-    if data[position] == 0:
-        return position + 1
-    count, position = read_tag_count(data, position)
-    tag = -1
-    for _ in range(count):
-        tag, size, position = read_tag(data, position, previous_tag=tag)
-        position += size
-    return position
+def read_uuid(data: memoryview, position: int) -> tuple[UUID | None, int]:
+    """An id of 16 bytes; all zero means none."""
+    end = position + 16
+    if end > len(data):
+        raise MalformedMessage(f"a uuid at byte {position} is cut short")
+    return _uuid_from_bytes(bytes(data[position:end])), end
 
 
-def read_tag_count(data: memoryview, position: int) -> tuple[int, int]:
-    """How many fields a tagged section has; each takes two bytes at least."""
-    count, after = read_uvarint(data, position)
-    return _bounded_count(data, position, count, after, 2)
+@lru_cache(maxsize=4096)
+def _uuid_from_bytes(raw: bytes) -> UUID | None:
+    """Remembered, since the same few topic ids come back with every request."""
+    return None if raw == ZERO_UUID else UUID(bytes=raw)
 
 
-def read_tag(data: memoryview, position: int, *, previous_tag: int) -> tuple[int, int, int]:
-    """A tag, its size and where its bytes begin. Tags ascend, hence none comes twice; the size fits the rest of the body."""
-    tag, after = read_uvarint(data, position)
-    if tag <= previous_tag:
-        raise MalformedMessage(f"tag {tag} at byte {position} follows tag {previous_tag}")
-    size, start = read_uvarint(data, after)
-    _bounded(data, after, size, start)
-    return tag, size, start
+def write_uuid(out: bytearray, identifier: UUID | None) -> None:
+    """Append the 16 bytes of an id; none is all zero."""
+    out += ZERO_UUID if identifier is None else identifier.bytes
 
 
-def write_classic_string(out: bytearray, text: str) -> None:
+def write_classic_length(out: bytearray, value: Sized | None) -> None:
+    """Append the length of bytes, or the count of an array; null is -1."""
+    out += INT32.pack(-1 if value is None else len(value))
+
+
+def write_compact_length(out: bytearray, value: Sized | None) -> None:
+    """Append the length of bytes, or the count of an array, plus 1; null is 0."""
+    write_uvarint(out, 0 if value is None else len(value) + 1)
+
+
+def write_classic_string(out: bytearray, text: str | None) -> None:
     """Append an int16 length and UTF-8; a text over 32,767 bytes has no classic form."""
+    if text is None:
+        out += b"\xff\xff"
+        return
     encoded = text.encode()
     if len(encoded) > CLASSIC_STRING_BYTES_MAX:
-        raise UnencodableMessage(
-            f"a string of {len(encoded)} bytes exceeds the {CLASSIC_STRING_BYTES_MAX} of a classic string"
-        )
+        raise UnencodableMessage(f"a classic string cannot have {len(encoded)} bytes")
     out += INT16.pack(len(encoded))
     out += encoded
 
 
-def write_compact_string(out: bytearray, text: str) -> None:
+def write_compact_string(out: bytearray, text: str | None) -> None:
     """Append a varint of length + 1 and UTF-8."""
+    if text is None:
+        out.append(0)
+        return
     encoded = text.encode()
     write_uvarint(out, len(encoded) + 1)
     out += encoded
 
 
-@lru_cache(maxsize=4096)
-def uuid_from_bytes(raw: bytes) -> UUID | None:
-    """The id in 16 bytes; all zero means none. Remembered, since topic ids come back with every request."""
-    return None if raw == ZERO_UUID else UUID(bytes=raw)
-
-
-def uuid_to_bytes(identifier: UUID | None) -> bytes:
-    """The 16 bytes of an id; none is all zero."""
-    return ZERO_UUID if identifier is None else identifier.bytes
-
-
-def _bounded(data: memoryview, position: int, length: int, start: int) -> tuple[int, int]:
-    if length > len(data) - start:
-        raise MalformedMessage(
-            f"a length of {length} at byte {position} exceeds the {len(data) - start} bytes that remain"
-        )
+def _bounded(data: memoryview, position: int, *, length: int, start: int) -> tuple[int, int]:
+    remaining = len(data) - start
+    if length > remaining:
+        raise MalformedMessage(f"a length of {length} at byte {position}, where {remaining} bytes remain")
     if length < -1:
-        raise MalformedMessage(f"a negative length of {length} at byte {position}")
+        raise MalformedMessage(f"a length of {length} at byte {position}")
     return length, start
 
 
-def _bounded_count(data: memoryview, position: int, count: int, start: int, element_size: int) -> tuple[int, int]:
-    if count * element_size > len(data) - start:
-        raise MalformedMessage(
-            f"a count of {count} at byte {position} exceeds what the {len(data) - start} bytes that remain can hold"
-        )
+def _bounded_count(data: memoryview, position: int, *, count: int, start: int, element_size: int) -> tuple[int, int]:
+    remaining = len(data) - start
+    if count * element_size > remaining:
+        raise MalformedMessage(f"a count of {count} at byte {position}, where {remaining} bytes remain")
     if count < -1:
-        raise MalformedMessage(f"a negative count of {count} at byte {position}")
+        raise MalformedMessage(f"a count of {count} at byte {position}")
     return count, start
