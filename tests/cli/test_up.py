@@ -67,4 +67,5 @@ def test_a_file_may_place_and_number_the_broker(tmp_path: Path) -> None:
     config = BrokerConfig.from_properties(plan("--config", str(file)).properties)
     assert config.broker_id == 7
     assert config.log_dirs == ("/a", "/b")
+    assert config.registry_path is None
     assert config.listeners[0].port == 1234

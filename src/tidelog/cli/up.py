@@ -27,7 +27,7 @@ examples:
   tidelog up                                  127.0.0.1:9092, data in ./tidelog-data, kept for the next time
   tidelog up --port 0 --data /tmp/scratch     any free port; read it from the ready line
   tidelog up --host 0.0.0.0 -X advertised.listeners=PLAINTEXT://broker.example:9092
-  tidelog up -X flush.messages=1              every acknowledged record is on the disk, not only in the page cache
+  tidelog up -X log.flush.interval.messages=1 every acknowledged record is on the disk, not only in the page cache
   tidelog up --config server.properties       Kafka's own names; -X and the options above win
 """
 
@@ -95,7 +95,10 @@ def plan_from(options: argparse.Namespace) -> Plan:
         )
     file = _from_file(options.config)
     data = Path(DEFAULT_DATA if options.data is None else options.data).absolute()
-    properties = {**_ground(data), **file, **_said(options, data), **dict(options.properties)}
+    explicit = {**file, **_said(options, data), **dict(options.properties)}
+    properties = {**_ground(data), **explicit}
+    if "log.dirs" in explicit and "tidelog.registry.path" not in explicit:
+        del properties["tidelog.registry.path"]  # it lies beside the log directories by itself
     if "broker.id" in properties:  # the older name of node.id
         del properties["node.id"]
     return Plan(
