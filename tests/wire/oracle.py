@@ -9,7 +9,6 @@ import io
 import typing
 import uuid
 from collections.abc import Iterator
-from functools import cache
 from importlib import import_module
 from types import UnionType
 from typing import Any, NamedTuple
@@ -93,10 +92,15 @@ def is_nullable(hint: Any) -> bool:
     return isinstance(hint, UnionType) and type(None) in typing.get_args(hint)
 
 
-@cache
 def messages(kio_type: type[Any]) -> st.SearchStrategy[Any]:
     """Any message of this type that kio can write."""
-    return st.builds(kio_type, **{field.name: _values(field) for field in dataclasses.fields(kio_type)})
+    if kio_type not in _STRATEGIES:
+        fields = {field.name: _values(field) for field in dataclasses.fields(kio_type)}
+        _STRATEGIES[kio_type] = st.builds(kio_type, **fields)
+    return _STRATEGIES[kio_type]
+
+
+_STRATEGIES: dict[type[Any], st.SearchStrategy[Any]] = {}
 
 
 def _converted_value(value: Any, inner: Any) -> Any:
@@ -140,7 +144,7 @@ def _unsigned(bits: int) -> st.SearchStrategy[int]:
     return st.integers(0, (1 << bits) - 1)
 
 
-_COMMON_ERROR_CODES = [code for code in KioErrorCode if code.value in set(ErrorCode)]
+_COMMON_ERROR_CODES = [code for code in KioErrorCode if int(code.value) in {int(ours) for ours in ErrorCode}]
 
 _PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "int8": _integers(8),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Final, TypeAlias, cast
 
 from tidelog.model import ErrorCode
@@ -18,7 +18,13 @@ from tidelog.wire.api import API_TABLE, ApiKey, Request, Response
 from tidelog.wire.decoder import compile_decoder
 from tidelog.wire.encoder import compile_encoder
 from tidelog.wire.errors import MalformedMessage, UnencodableMessage, UnsupportedRequest
-from tidelog.wire.layout import layout_of
+from tidelog.wire.hot.fetch_request import decode_fetch_request, encode_fetch_request
+from tidelog.wire.hot.fetch_response import decode_fetch_response, encode_fetch_response
+from tidelog.wire.hot.produce_request import decode_produce_request, encode_produce_request
+from tidelog.wire.hot.produce_response import decode_produce_response, encode_produce_response
+from tidelog.wire.layout import StructLayout, layout_of
+from tidelog.wire.messages.fetch import FetchRequest, FetchResponse
+from tidelog.wire.messages.produce import ProduceRequest, ProduceResponse
 from tidelog.wire.primitives import INT16, Buffer
 
 DecodeBody: TypeAlias = Callable[[memoryview], tuple[object, int]]
@@ -70,24 +76,38 @@ class _Codec:
 
 _UNSUPPORTED_VERSION: Final = INT16.pack(ErrorCode.UNSUPPORTED_VERSION)
 
+# The type that an encoder takes is the key it stands under, which the type checker cannot see.
+_HAND_WRITTEN: Final[dict[type, tuple[Callable[..., tuple[object, int]], Callable[..., list[Buffer]]]]] = {
+    ProduceRequest: (decode_produce_request, encode_produce_request),
+    ProduceResponse: (decode_produce_response, encode_produce_response),
+    FetchRequest: (decode_fetch_request, encode_fetch_request),
+    FetchResponse: (decode_fetch_response, encode_fetch_response),
+}
+
 
 @cache
 def _request_codec(key: ApiKey, version: int) -> _Codec:
-    return _compiled(key, version, is_request=True)
+    return _codec(key, version, is_request=True)
 
 
 @cache
 def _response_codec(key: ApiKey, version: int) -> _Codec:
-    return _compiled(key, version, is_request=False)
+    return _codec(key, version, is_request=False)
 
 
-def _compiled(key: ApiKey, version: int, *, is_request: bool) -> _Codec:
+def _codec(key: ApiKey, version: int, *, is_request: bool) -> _Codec:
     api = API_TABLE.get(key)
     if api is None or version not in api.served:
         raise UnsupportedRequest(f"{key.name} v{version} is not served")
     message_type = api.request if is_request else api.response
     title = f"{message_type.__name__} v{version}"
-    layout = layout_of(api, version, message_type)
+    if message_type in _HAND_WRITTEN:
+        decode, encode = _HAND_WRITTEN[message_type]
+        return _Codec(title=title, decode=partial(decode, version), encode=partial(encode, version))
+    return _compiled(title, layout_of(api, version, message_type))
+
+
+def _compiled(title: str, layout: StructLayout) -> _Codec:
     decode_struct = compile_decoder(layout)
     encode_struct = compile_encoder(layout)
 

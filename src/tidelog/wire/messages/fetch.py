@@ -1,4 +1,4 @@
-"""Fetch: read record batches of partitions, as a consumer or as a follower. Read and written by hand in `fetch_codec`."""
+"""Fetch: read record batches of partitions, as a consumer or as a follower. Read and written by hand in `wire.hot`."""
 
 from __future__ import annotations
 

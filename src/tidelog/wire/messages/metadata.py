@@ -73,7 +73,7 @@ class MetadataRequest(Request[MetadataResponse]):
     """Null asks for all topics, empty for none; in version 0, which has no null, empty asks for all."""
 
     topics: tuple[MetadataRequestTopic, ...] | None
-    allow_auto_topic_creation: bool = needed(True)  # noqa: FBT003
+    allow_auto_topic_creation: bool = needed(True)
     include_cluster_authorized_operations: bool = False
     include_topic_authorized_operations: bool = False
 

@@ -1,4 +1,4 @@
-"""Produce: append record batches to partitions. Read and written by hand in `produce_codec`."""
+"""Produce: append record batches to partitions. Read and written by hand in `wire.hot`."""
 
 from __future__ import annotations
 
