@@ -1,0 +1,142 @@
+"""A broker in this process: the real runtime, the event loop, the signals, and a bound on how long goodbye may take."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tidelog.broker import Broker
+from tidelog.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, WrongUsage
+from tidelog.cli.loops import loop_factory
+from tidelog.cli.process_log import configure_logging
+from tidelog.cli.up import Plan
+from tidelog.config import BrokerConfig, ConfigError, without_effect
+from tidelog.registry import RegistryUnavailable
+from tidelog.registry.sqlite import SqliteRegistry
+from tidelog.runtime import Address, NetworkFailure, StorageFailure
+from tidelog.runtime.logs import fields
+from tidelog.runtime.real import real_runtime
+
+STOP_WITHIN_S: Final = 2.7  # three seconds are promised; the rest is for the interpreter
+
+logger = logging.getLogger(__name__)
+
+_WORLD: Final = (NetworkFailure, StorageFailure, RegistryUnavailable)
+Announce = Callable[[str, Plan], None]
+
+
+def serve(plan: Plan, *, announce: Announce) -> int:
+    """Run the planned broker until a signal, and return the exit code."""
+    try:
+        config = BrokerConfig.from_properties(plan.properties)
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from None
+    _make_directories(plan, config)
+    configure_logging(plan.log_file, log_format=plan.log_format)
+    for name, reason in without_effect(plan.properties).items():
+        logger.warning("setting has no effect", extra=fields(name=name, reason=reason))
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        try:
+            runner.run(_serve(config, plan, announce))
+        except _WORLD as failure:
+            raise _explained(failure) from failure
+        except BaseExceptionGroup as group:
+            causes = _causes(group)
+            if not all(isinstance(cause, _WORLD) for cause in causes):
+                raise
+            raise _explained(causes[0]) from group
+    return EXIT_OK
+
+
+async def _serve(config: BrokerConfig, plan: Plan, announce: Announce) -> None:
+    runtime = real_runtime()
+    try:
+        broker = Broker(config, runtime, SqliteRegistry(str(_registry_path(config))))
+        goodbye = _Goodbye(broker.stop)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, goodbye.ask)
+        await broker.run(on_ready=lambda addresses: _ready(addresses, plan, announce))
+    finally:
+        runtime.disk.close()
+
+
+def _ready(addresses: Mapping[str, Address], plan: Plan, announce: Announce) -> None:
+    # What was made so far lives as long as the broker: keep it out of every later collection, whose pauses stop the loop.
+    gc.collect()
+    gc.freeze()
+    announce(",".join(str(_reachable(address)) for address in addresses.values()), plan)
+
+
+def _reachable(address: Address) -> Address:
+    """An address to connect to: one that listens on every interface is reached here through loopback."""
+    loopback = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104  # not bound, translated
+    return address._replace(host=loopback.get(address.host, address.host))
+
+
+class _Goodbye:
+    """Turns the first signal into a clean stop, and impatience or a second signal into an immediate one."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+        self._is_asked = False
+
+    def ask(self) -> None:
+        if self._is_asked:
+            self._leave("stopped at once by a second signal; the next start recovers")
+        self._is_asked = True
+        self._stop()
+        asyncio.get_running_loop().call_later(
+            STOP_WITHIN_S, self._leave, "no clean stop in time; the next start recovers"
+        )
+
+    @staticmethod
+    def _leave(why: str) -> None:
+        logger.error(why)
+        logging.shutdown()
+        os._exit(EXIT_FAILED)
+
+
+def _make_directories(plan: Plan, config: BrokerConfig) -> None:
+    parents = [_registry_path(config).parent]
+    parents += [] if plan.log_file is None else [plan.log_file.parent]
+    for directory in [*map(Path, config.log_dirs), *parents]:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CommandFailed(f"cannot make {directory}: {error.strerror}") from None
+
+
+def _registry_path(config: BrokerConfig) -> Path:
+    return Path(config.registry_path) if config.registry_path else Path(config.log_dirs[0]).parent / "registry.sqlite"
+
+
+def _raise_file_limit() -> None:
+    """A partition holds several files open and a client a socket; the usual soft limit of 1,024 is for smaller programs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _causes(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """The exceptions that are no groups themselves."""
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _causes(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+def _explained(failure: BaseException) -> CommandFailed:
+    if isinstance(failure, NetworkFailure):
+        return CommandFailed(
+            f"cannot listen on {failure.address}: {failure.reason}. "
+            "Is another broker running? --port P chooses another port, --port 0 any free one"
+        )
+    return CommandFailed(str(failure))
