@@ -1,0 +1,18 @@
+"""Connections, frames and dispatch. Knows what a request is, not what a partition is."""
+
+from tidelog.server.connection import Connection, ConnectionLimits
+from tidelog.server.dispatcher import ConnectionRefused, Dispatcher, Handler, RequestContext
+from tidelog.server.frames import FrameDecoder, FrameRefused
+from tidelog.server.listener import Listener
+
+__all__ = [
+    "Connection",
+    "ConnectionLimits",
+    "ConnectionRefused",
+    "Dispatcher",
+    "FrameDecoder",
+    "FrameRefused",
+    "Handler",
+    "Listener",
+    "RequestContext",
+]

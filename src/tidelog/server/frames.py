@@ -1,0 +1,81 @@
+"""Bytes of a stream into frames, without IO.
+
+A frame is an int32 size and that many bytes. Memory follows the bytes received, never the size a peer merely announces, and a frame is
+handed on as a `bytearray` because the produce path stamps offsets into it in place.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+_SIZE: Final = struct.Struct(">i")
+
+
+class FrameRefused(Exception):
+    """The peer announced a frame nobody should read; the connection is closed before anything is allocated for it."""
+
+
+class FrameDecoder:
+    """Feed it what arrives, get the frames that are complete."""
+
+    def __init__(self, *, size_max: int) -> None:
+        self._size_max = size_max
+        self._prefix = b""  # The first bytes of a size, where a chunk ended inside one.
+        self._frame: bytearray | None = None  # The frame under way; None between frames.
+        self._missing = 0  # Bytes the frame under way still lacks.
+
+    @property
+    def buffered_bytes(self) -> int:
+        """How much of an incomplete frame is held."""
+        return len(self._prefix) + (len(self._frame) if self._frame is not None else 0)
+
+    def feed(self, data: bytes) -> list[bytearray]:
+        """The frames completed by `data`, in order. Raises FrameRefused."""
+        frames: list[bytearray] = []
+        position = 0
+        if self._frame is not None:
+            position = self._continue(data, frames)
+        while position < len(data):
+            position = self._begin(data, position, frames)
+        return frames
+
+    def _continue(self, data: bytes, frames: list[bytearray]) -> int:
+        """Add to the frame under way; where in `data` it ended."""
+        frame = self._frame
+        if frame is None:
+            return 0
+        taken = min(self._missing, len(data))
+        frame += data if taken == len(data) else memoryview(data)[:taken]
+        self._missing -= taken
+        if self._missing == 0:
+            frames.append(frame)
+            self._frame = None
+        return taken
+
+    def _begin(self, data: bytes, position: int, frames: list[bytearray]) -> int:
+        """Read a size at `position` and as much of its frame as is there; where the next frame begins."""
+        if self._prefix or len(data) - position < _SIZE.size:
+            lacking = _SIZE.size - len(self._prefix)
+            self._prefix += data[position : position + lacking]
+            position = min(position + lacking, len(data))
+            if len(self._prefix) < _SIZE.size:
+                return position
+            size = self._checked(_SIZE.unpack(self._prefix)[0])
+            self._prefix = b""
+        else:
+            size = self._checked(_SIZE.unpack_from(data, position)[0])
+            position += _SIZE.size
+        end = position + size
+        frame = bytearray(memoryview(data)[position:end])
+        if len(frame) == size:
+            frames.append(frame)
+        else:
+            self._frame = frame
+            self._missing = size - len(frame)
+        return min(end, len(data))
+
+    def _checked(self, size: int) -> int:
+        if size < 0 or size > self._size_max:
+            raise FrameRefused(f"frame of {size} bytes announced; accepted are 0 to {self._size_max}")
+        return size

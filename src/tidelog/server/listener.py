@@ -1,0 +1,98 @@
+"""Accepts connections on one address and owns their lifetime."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from tidelog.model import invariant
+from tidelog.runtime import Address, Listening, Runtime
+from tidelog.server.connection import Connection, ConnectionLimits
+from tidelog.server.dispatcher import Dispatcher
+
+_SWEEP_S = 5.0
+_DRAIN_S = 1.0
+
+
+@dataclass(slots=True)
+class Listener:
+    """One bound address. Requests under way when it stops get a moment to finish; then every connection is closed."""
+
+    name: str
+    bind: Address
+    dispatcher: Dispatcher
+    limits: ConnectionLimits
+    runtime: Runtime
+    _connections: dict[Connection, None] = field(default_factory=dict)  # Insertion ordered, for repeatable sweeps.
+    _listening: Listening | None = None
+    _tasks: asyncio.TaskGroup | None = None
+    _is_serving: bool = False
+
+    @property
+    def address(self) -> Address:
+        """The bound address, with its real port."""
+        invariant(self._listening is not None, "a listener has an address only while it runs")
+        return self._listening.address if self._listening is not None else self.bind
+
+    @property
+    def connection_count(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Bind and accept until the block is left. Requests wait for `serve`, since a broker must know its port before it registers."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            self._listening = await self.runtime.network.listen(self._accept, self.bind)
+            sweeper = tasks.create_task(self._sweep())
+            try:
+                yield
+            finally:
+                await self._listening.close()
+                sweeper.cancel()
+                await self._drain()
+
+    def serve(self) -> None:
+        """Begin to answer, those first who came too early."""
+        self._is_serving = True
+        for connection in list(self._connections):
+            connection.release()
+
+    def _accept(self) -> Connection:
+        connection = Connection(
+            self.dispatcher,
+            self.limits,
+            listener_name=self.name,
+            clock=self.runtime.clock,
+            spawn=self._spawn,
+            on_closed=self._forget,
+            is_held=not self._is_serving,
+        )
+        self._connections[connection] = None
+        return connection
+
+    def _forget(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        invariant(self._tasks is not None, "requests are served only while the listener runs")
+        tasks: asyncio.TaskGroup = self._tasks  # type: ignore[assignment]  # the invariant above
+        return tasks.create_task(work)
+
+    async def _sweep(self) -> None:
+        """Close connections that outstayed their welcome; one timer for all of them."""
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            now_ms = self.runtime.clock.monotonic_ms()
+            for connection in list(self._connections):
+                connection.close_if_overdue(now_ms)
+
+    async def _drain(self) -> None:
+        deadline = self.runtime.clock.monotonic_ms() + _DRAIN_S * 1000
+        while self.runtime.clock.monotonic_ms() < deadline and any(c.is_serving for c in self._connections):
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort() if connection.is_serving else connection.close()
