@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 FIELDS_ATTRIBUTE: Final = "fields"
+VALUE_LENGTH_MAX: Final = 500
 _PLAIN: Final = re.compile(r"[^\s\"=]+")
 
 
@@ -25,8 +26,16 @@ def render(sentence: str, values: Mapping[str, object]) -> str:
 
 
 def _rendered(value: object) -> str:
-    text = str(value)
-    if _PLAIN.fullmatch(text):
+    """Values may come from the network (a client id, a topic name): control characters are escaped, long ones cut.
+
+    A set is sorted, because its own order changes with PYTHONHASHSEED and a trace must not.
+    """
+    text = f"{{{', '.join(sorted(map(str, value)))}}}" if isinstance(value, set | frozenset) else str(value)
+    if len(text) > VALUE_LENGTH_MAX:
+        text = f"{text[:VALUE_LENGTH_MAX]}... ({len(text)} characters)"
+    if text.isprintable() and _PLAIN.fullmatch(text):
         return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    if not escaped.isprintable():
+        escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in escaped)
     return f'"{escaped}"'

@@ -94,7 +94,7 @@ def _bind(resolved: list[_Resolved], port: int) -> list[socket.socket]:
 def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        bound.setblocking(False)  # noqa: FBT003
+        bound.setblocking(False)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

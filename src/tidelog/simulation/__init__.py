@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from tidelog.simulation.clock import SimulatedClock
 from tidelog.simulation.disk import SimulatedDisk
+from tidelog.simulation.disk_faults import PowerCut
 from tidelog.simulation.disk_image import Loss
+from tidelog.simulation.loop import SimulatedLoop, SimulationFailed
 from tidelog.simulation.randomness import SimulatedRandomness
+from tidelog.simulation.world import Node, World
 
-__all__ = ["Loss", "SimulatedClock", "SimulatedDisk", "SimulatedRandomness"]
+__all__ = [
+    "Loss",
+    "Node",
+    "PowerCut",
+    "SimulatedClock",
+    "SimulatedDisk",
+    "SimulatedLoop",
+    "SimulatedRandomness",
+    "SimulationFailed",
+    "World",
+]

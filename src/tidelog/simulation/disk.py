@@ -244,6 +244,10 @@ class SimulatedDisk:
         self._image.crash_by_chance(self._randomness)
         self._begin_incarnation()
 
+    def switch_off(self) -> None:
+        """The node is down: every call raises PowerCut until `crash` or `cut_power` says what the disk comes back with."""
+        self._is_off = True
+
     def cut_power_after(self, operations: int) -> None:
         """Raise PowerCut once `operations` more changes are done, and from every call after that, until `crash` brings the disk back."""
         self._off_after = self.operation_count + operations

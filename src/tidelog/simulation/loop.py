@@ -1,0 +1,353 @@
+# ruff: noqa: SLF001
+"""The simulated event loop: waiting moves a virtual clock, and the order between processes is drawn from the seed.
+
+Everything that asyncio promises inside one process holds (callbacks are first in, first out); nothing is promised between processes.
+Each callback belongs to the process in whose context it was scheduled. A killed process runs nothing any more, not even a `finally`,
+so its coroutines are held until the loop is closed; a paused one keeps its callbacks until it is resumed.
+
+This file touches private names of asyncio (Python 3.11 to 3.13): `_run_once`, `_call_soon`, `Handle._run`, `Handle._cancelled`,
+`Handle._context`, `TimerHandle._scheduled`, `Task._log_destroy_pending`. No other file does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
+from contextvars import Context, ContextVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, TypeVarTuple
+
+from tidelog.simulation.disk_executor import SimulatedExecutor
+from tidelog.simulation.randomness import SimulatedRandomness
+
+CALLBACKS_PER_INSTANT_MAX: Final = 200_000
+_CANCELLED_TIMERS_KEPT_MAX: Final = 1_000
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+_Work: TypeAlias = Coroutine[Any, Any, T] | Generator[Any, None, T]
+
+
+class SimulationFailed(Exception):
+    """The run met something no run may meet; the message tells what, the cause where."""
+
+
+class Livelock(SimulationFailed):
+    """Callbacks keep waking each other while no time passes."""
+
+
+class Deadlock(SimulationFailed):
+    """Somebody waits, and nothing will ever happen."""
+
+
+class Forbidden(SimulationFailed):
+    """The code under simulation reached for the real world."""
+
+
+class Process:
+    """One life of one node: what it scheduled, and whether it still runs. Schedule in its `context` to act as it."""
+
+    def __init__(self, name: str, incarnation: int) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.is_alive = True
+        self.is_paused = False
+        self.ready: deque[asyncio.Handle] = deque()
+        self.buried: list[object] = []
+        self.context = contextvars.copy_context()
+        self.context.run(_current_process.set, self)
+
+    def __repr__(self) -> str:
+        return f"{self.name}#{self.incarnation}"
+
+
+_current_process: ContextVar[Process] = ContextVar("process")
+
+
+def current_process() -> Process | None:
+    """The process whose code is running, or None for the world itself."""
+    return _current_process.get(None)
+
+
+def _owner(context: Context | None) -> Process | None:
+    return _current_process.get(None) if context is None else context.get(_current_process)
+
+
+class OwnedTask(asyncio.Task[T]):
+    """A task that knows whose it is."""
+
+    owner: Process
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """One loop for all processes of a world. Time starts at zero and passes only when nobody has anything to do."""
+
+    def __init__(self, randomness: SimulatedRandomness | None = None) -> None:
+        super().__init__()
+        self.callback_count = 0
+        self.world = Process("world", 0)
+        self.world.context = contextvars.copy_context()
+        self.failures: list[SimulationFailed] = []
+        self._randomness = randomness or SimulatedRandomness("sched")
+        self._now = 0.0
+        self._thread = threading.get_ident()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timer_count = 0
+        self._cancelled_timer_count = 0
+        self._task_count = 0
+        self._runnable: list[Process] = []
+        self._callbacks_this_instant = 0
+        self._dead: list[Process] = []
+        self._is_burying = False
+        self.set_debug(enabled=False)
+        self.set_exception_handler(_note_failure)
+
+    # Processes.
+
+    def kill(self, process: Process) -> None:
+        """The process runs nothing any more from the next callback on. What it was waiting in is kept, so that no `finally` runs."""
+        process.is_alive = False
+        tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, OwnedTask) and task.owner is process]
+        for task in tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        process.buried.extend(tasks)
+        process.buried.extend(process.ready)
+        process.ready.clear()
+        self._set_runnable(process)
+        self._dead.append(process)
+
+    def pause(self, process: Process) -> None:
+        """SIGSTOP: callbacks and timers pile up."""
+        process.is_paused = True
+        self._set_runnable(process)
+
+    def resume(self, process: Process) -> None:
+        """SIGCONT: what piled up runs, in order."""
+        process.is_paused = False
+        self._set_runnable(process)
+
+    def fail(self, process: Process, what: str, error: object) -> None:
+        """Note a failure of a process; the run ends with it after the current callback."""
+        failure = SimulationFailed(f"{process} at {self._now:.6f} s: {what}: {error!r}")
+        failure.__cause__ = error if isinstance(error, BaseException) else None
+        self.failures.append(failure)
+
+    # The loop.
+
+    def time(self) -> float:
+        """Virtual seconds since the start."""
+        return self._now
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Timers of one instant fire in the order in which they were set."""
+        self._check_closed()  # type: ignore[attr-defined]
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        if self._is_burying:
+            return timer
+        self._timer_count += 1
+        heapq.heappush(self._timers, (when, self._timer_count, timer))
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """There are no threads: the same as `call_soon`."""
+        if threading.get_ident() != self._thread:
+            raise Forbidden("a thread reached into the simulation")
+        return self.call_soon(callback, *args, context=context)
+
+    def create_task(  # type: ignore[override]
+        self, coro: _Work[T], *, name: str | None = None, context: Context | None = None
+    ) -> OwnedTask[T]:
+        """A task of the current process, named by this loop's own counter so that names repeat with the seed."""
+        self._check_closed()  # type: ignore[attr-defined]
+        self._task_count += 1
+        task = OwnedTask(coro, loop=self, name=name or f"Task-{self._task_count}", context=context)
+        task.owner = _owner(context) or self.world
+        return task
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """Only executors of a simulated disk: the work runs here and now plus a seeded latency."""
+        if not isinstance(executor, SimulatedExecutor):
+            raise Forbidden("threads and child processes are reached through the executors of the disk only")
+        future: asyncio.Future[T] = self.create_future()
+        self.call_at(executor.finish_ms(self._now * 1000) / 1000, _run_work, future, executor, func, *args)
+        return future
+
+    def run(self, work: Coroutine[object, object, T]) -> T:
+        """Run `work` as the world and return its result; fail if anything failed beside it."""
+        task = self.world.context.copy().run(self.create_task, work)
+        try:
+            result = self.run_until_complete(task)
+        except BaseException:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            self.world.buried.append(task)
+            self._raise_failure()
+            raise
+        self._raise_failure()
+        return result
+
+    def close(self) -> None:
+        """End every process and let go of what was held, running no callback. What a `finally` does now reaches nobody."""
+        if self.is_closed():
+            return
+        self._is_burying = True
+        for task in sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            self.world.buried.append(task)
+        for process in (*self._dead, self.world):
+            _bury(process)
+        self._timers.clear()
+        super().close()
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: tuple[object, ...], context: Context | None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        if not self._is_burying:
+            self._enqueue(handle)
+        return handle
+
+    def _enqueue(self, handle: asyncio.Handle) -> None:
+        process = _owner(handle._context) or self.world  # type: ignore[attr-defined]
+        if not process.is_alive:
+            process.buried.append(handle)
+            return
+        process.ready.append(handle)
+        if len(process.ready) == 1:
+            self._set_runnable(process)
+
+    def _set_runnable(self, process: Process) -> None:
+        is_runnable = bool(process.ready) and process.is_alive and not process.is_paused
+        if is_runnable and process not in self._runnable:
+            self._runnable.append(process)
+        elif not is_runnable and process in self._runnable:
+            self._runnable.remove(process)
+
+    def _run_once(self) -> None:
+        if not self._runnable:
+            self._let_time_pass()
+        if self._runnable:
+            choice = self._randomness.below(len(self._runnable)) if len(self._runnable) > 1 else 0
+            process = self._runnable[choice]
+            handle = process.ready.popleft()
+            if not process.ready:
+                self._set_runnable(process)
+            if not handle._cancelled:
+                self._run_handle(process, handle)
+
+    def _run_handle(self, process: Process, handle: asyncio.Handle) -> None:
+        self.callback_count += 1
+        self._callbacks_this_instant += 1
+        if self._callbacks_this_instant > CALLBACKS_PER_INSTANT_MAX:
+            raise Livelock(
+                f"{CALLBACKS_PER_INSTANT_MAX} callbacks at {self._now:.6f} s, the last one of {process}: {handle!r}"
+            )
+        handle._run()
+        self._raise_failure()
+
+    def _let_time_pass(self) -> None:
+        while self._timers and self._timers[0][2]._cancelled:
+            self._pop_timer()
+        if not self._timers:
+            raise Deadlock(f"nothing is ready and no timer is set at {self._now:.6f} s")
+        self._now = max(self._now, self._timers[0][0])
+        self._callbacks_this_instant = 0
+        while self._timers and self._timers[0][0] <= self._now:
+            timer = self._pop_timer()
+            if not timer._cancelled:
+                self._enqueue(timer)
+
+    def _pop_timer(self) -> asyncio.TimerHandle:
+        timer = heapq.heappop(self._timers)[2]
+        timer._scheduled = False  # type: ignore[attr-defined]
+        if timer._cancelled:
+            self._cancelled_timer_count -= 1
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        if handle._scheduled:  # type: ignore[attr-defined]
+            self._cancelled_timer_count += 1
+        if self._cancelled_timer_count > max(_CANCELLED_TIMERS_KEPT_MAX, len(self._timers) // 2):
+            self._timers = [entry for entry in self._timers if not entry[2]._cancelled]
+            heapq.heapify(self._timers)
+            self._cancelled_timer_count = 0
+
+    def _raise_failure(self) -> None:
+        if self.failures:
+            raise self.failures[0]
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps in a selector."""
+
+    def _process_events(self, event_list: list[object]) -> None:
+        """No selector, no events."""
+
+
+def _run_work(future: asyncio.Future[T], executor: SimulatedExecutor, func: Callable[[*Ts], T], *args: *Ts) -> None:
+    if future.cancelled():  # A thread pool drops work that was cancelled before it began.
+        return
+    done = executor.submit(func, *args)
+    error = done.exception()
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(done.result())
+
+
+def _note_failure(loop: asyncio.AbstractEventLoop, details: dict[str, object]) -> None:
+    if not isinstance(loop, SimulatedLoop) or loop._is_burying:
+        return
+    owner = getattr(details.get("future") or details.get("task"), "owner", None) or current_process()
+    if isinstance(owner, Process) and not owner.is_alive:
+        return
+    loop.fail(
+        owner if isinstance(owner, Process) else loop.world, str(details.get("message")), details.get("exception")
+    )
+
+
+def _bury(process: Process) -> None:
+    while process.buried:
+        each = process.buried.pop()
+        if not isinstance(each, asyncio.Task):
+            continue
+        coroutine = each.get_coro()
+        try:
+            if coroutine is not None:
+                coroutine.close()
+        except BaseException:  # noqa: BLE001  # A dead process may raise what it likes; if it goes on waiting it is kept for good.
+            _undead.append(each)
+
+
+_undead: Final[list[object]] = []
+
+
+def _forbidden(name: str) -> Callable[..., NoReturn]:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise Forbidden(f"loop.{name} is the real world; use the runtime")
+
+    return refuse
+
+
+for _name in (
+    *("add_reader", "add_writer", "remove_reader", "remove_writer", "add_signal_handler", "remove_signal_handler"),
+    *("connect_accepted_socket", "connect_read_pipe", "connect_write_pipe", "create_connection", "create_server"),
+    *(
+        "create_datagram_endpoint",
+        "create_unix_connection",
+        "create_unix_server",
+        "getaddrinfo",
+        "getnameinfo",
+        "sendfile",
+    ),
+    *("sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom", "sock_sendall", "sock_sendfile"),
+    *("sock_sendto", "start_tls", "subprocess_exec", "subprocess_shell", "set_default_executor"),
+):
+    setattr(SimulatedLoop, _name, _forbidden(_name))
