@@ -1,0 +1,28 @@
+"""One partition's log on a disk, in Kafka's own formats. Synchronous, told the time, knows no high watermark of its own."""
+
+from tidelog.storage.epoch_cache import EpochEndOffset
+from tidelog.storage.flush import Flush
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.metadata_file import InconsistentTopicId, read_topic_id
+from tidelog.storage.producer_state import Origin, ProducerState, ProducerStates
+from tidelog.storage.segment import Segment
+from tidelog.storage.transaction_index import AbortedTransaction
+from tidelog.storage.values import Appended, DirectoryHealth, Opening, Retired, TimestampedOffset
+
+__all__ = [
+    "AbortedTransaction",
+    "Appended",
+    "DirectoryHealth",
+    "EpochEndOffset",
+    "Flush",
+    "InconsistentTopicId",
+    "Opening",
+    "Origin",
+    "PartitionLog",
+    "ProducerState",
+    "ProducerStates",
+    "Retired",
+    "Segment",
+    "TimestampedOffset",
+    "read_topic_id",
+]

@@ -1,0 +1,233 @@
+"""One segment: a file of batches from its base offset on, and the three indexes that find things in it.
+
+Only the last segment of a log takes appends; the others are sealed. Indexes are hints to be rebuilt from the file, never trusted over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tidelog.model import NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs
+from tidelog.records.batch import BatchHeader
+from tidelog.runtime import Disk, File, FileMissing
+from tidelog.runtime.disk import Buffer
+from tidelog.storage.names import (
+    DELETED,
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+)
+from tidelog.storage.offset_index import OffsetIndex
+from tidelog.storage.scan import ScannedBatch, locate, scan_batches, scan_headers
+from tidelog.storage.time_index import TimeIndex
+from tidelog.storage.transaction_index import TransactionIndex
+
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+_HINTS_MAX: Final = 256
+
+
+class Segment:
+    """Batches with offsets in [base offset, base offset of the next segment)."""
+
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_first_timestamp_ms",
+        "_hints",
+        "_older_hints",
+        "_unindexed_bytes",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "index_interval_bytes",
+        "largest_timestamp_ms",
+        "offset_index",
+        "offset_of_largest_timestamp",
+        "size",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: Offset, *, index_interval_bytes: int, state: str = ""
+    ) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.base_offset = base_offset
+        self.index_interval_bytes = index_interval_bytes
+        self._file: File = disk.open(self.path(LOG) + state, create=True)
+        self.offset_index = OffsetIndex(disk, self.path(OFFSET_INDEX) + state, base_offset)
+        self.time_index = TimeIndex(disk, self.path(TIME_INDEX) + state, base_offset)
+        self.transaction_index = TransactionIndex(disk, self.path(TRANSACTION_INDEX) + state)
+        self.size = self._file.size()
+        self.created_ms: TimestampMs = 0
+        self.largest_timestamp_ms: TimestampMs = NO_TIMESTAMP
+        self.offset_of_largest_timestamp: Offset = NO_OFFSET
+        self._first_timestamp_ms: TimestampMs | None = None
+        self._unindexed_bytes = 0
+        # Base offset -> position of recent batches, so that readers at the tail need no search. Two generations bound it.
+        self._hints: dict[Offset, int] = {}
+        self._older_hints: dict[Offset, int] = {}
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path(LOG)}, size={self.size})"
+
+    @property
+    def file(self) -> File:
+        """The batches."""
+        return self._file
+
+    def path(self, suffix: str) -> str:
+        """Where the file with this suffix is."""
+        return f"{self.directory}/{file_name(self.base_offset, suffix)}"
+
+    def load_indexes(self, end_offset: Offset) -> bool:
+        """Read the indexes of a sealed segment that ends before `end_offset`; False if any of them must be rebuilt."""
+        if not (
+            self.offset_index.load(self.size)
+            and self.time_index.load()
+            and self.transaction_index.load(self.base_offset, end_offset)
+        ):
+            return False
+        newest = self.time_index.last()
+        if newest is not None:
+            self.largest_timestamp_ms, self.offset_of_largest_timestamp = newest
+        last_indexed = self.offset_index.last_offset()
+        return last_indexed < end_offset and self.offset_of_largest_timestamp < end_offset
+
+    def load_tail(self) -> Offset:
+        """Walk what the indexes do not cover yet, so that appends can go on; the offset after the last batch. Raises CorruptBatch."""
+        next_offset = self.base_offset
+        position = self.offset_index.last_position()
+        self._unindexed_bytes = 0
+        for at, header in scan_headers(self._file, position, self.size):
+            self._note_timestamp(header.max_timestamp, header.last_offset)
+            self._unindexed_bytes += header.size
+            self._hints[header.base_offset] = at
+            next_offset = header.next_offset
+        return next_offset
+
+    def begin_rebuild(self) -> None:
+        """Forget the indexes and everything derived; `note` puts it back batch by batch. The file stays as it is."""
+        self.offset_index.entries.reset()
+        self.time_index.reset()
+        self.transaction_index.entries.reset()
+        self.size = 0
+        self.largest_timestamp_ms = NO_TIMESTAMP
+        self.offset_of_largest_timestamp = NO_OFFSET
+        self._forget_positions()
+
+    def write(self, chunks: Sequence[Buffer]) -> None:
+        """Put bytes at the end of the file; they belong to the segment once each of their batches is noted."""
+        self._file.pwrite(self.size, chunks)
+
+    def note(self, base_offset: Offset, last_offset: Offset, max_timestamp_ms: TimestampMs, size: int) -> None:
+        """The next `size` bytes of the file are a batch."""
+        position = self.size
+        if max_timestamp_ms > self.largest_timestamp_ms:
+            self.largest_timestamp_ms = max_timestamp_ms
+            self.offset_of_largest_timestamp = last_offset
+        if position == 0:
+            self._first_timestamp_ms = max_timestamp_ms
+        if self._unindexed_bytes > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.largest_timestamp_ms, self.offset_of_largest_timestamp)
+            self._unindexed_bytes = 0
+        self._unindexed_bytes += size
+        hints = self._hints
+        hints[base_offset] = position
+        if len(hints) >= _HINTS_MAX:
+            self._older_hints, self._hints = hints, {}
+        self.size = position + size
+
+    def locate(self, offset: Offset) -> int | None:
+        """Position of the first batch whose last offset is `offset` or later; None if the segment ends before. Raises CorruptBatch."""
+        position = self._hints.get(offset)
+        if position is None:
+            position = self._older_hints.get(offset)
+            if position is None:
+                return locate(self._file, self.offset_index.position_before(offset), self.size, offset)
+        return position
+
+    def scan_headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Every batch header from the boundary `position` on. Raises CorruptBatch."""
+        return scan_headers(self._file, position, self.size)
+
+    def scan_batches(self, position: int = 0) -> Iterator[ScannedBatch]:
+        """Every batch from the boundary `position` on. Raises CorruptBatch."""
+        return scan_batches(self._file, position, self.size)
+
+    def first_timestamp_ms(self) -> TimestampMs:
+        """Largest timestamp of the first batch, -1 without one: where the time until the next roll is counted from."""
+        if self._first_timestamp_ms is None:
+            if self.size == 0:
+                return NO_TIMESTAMP
+            _, header = next(self.scan_headers())
+            self._first_timestamp_ms = header.max_timestamp
+        return self._first_timestamp_ms
+
+    def seal(self) -> None:
+        """No more appends: the last word in the time index, and all indexes in their files."""
+        self.time_index.maybe_append(self.largest_timestamp_ms, self.offset_of_largest_timestamp)
+        for entries in (self.offset_index.entries, self.time_index.entries, self.transaction_index.entries):
+            entries.spill()
+        self._hints, self._older_hints = {}, {}
+
+    def truncate_to(self, offset: Offset) -> Offset:
+        """Drop the batch that holds `offset` and all after it; the offset after the last batch left. Raises CorruptBatch."""
+        position = self.locate(offset)
+        if position is not None:
+            self._file.truncate(position)
+            self._file.fsync()  # Else a crash may bring the rest back, behind batches written since.
+            self.size = position
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.truncate_to(offset)
+        newest = self.time_index.last()
+        self.largest_timestamp_ms, self.offset_of_largest_timestamp = newest or (NO_TIMESTAMP, NO_OFFSET)
+        self._forget_positions()
+        return self.load_tail()
+
+    def files(self) -> list[File]:
+        """All files of a sealed segment, opened, for a flush."""
+        indexes = (self.offset_index.entries, self.time_index.entries, self.transaction_index.entries)
+        return [self._file, *(entries.file(create=True) for entries in indexes)]
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self._file.close()
+        self.close_indexes()
+
+    def close_indexes(self) -> None:
+        """Give back the descriptors of the indexes, which open again by themselves."""
+        for entries in (self.offset_index.entries, self.time_index.entries, self.transaction_index.entries):
+            entries.close()
+
+    def mtime_ms(self) -> TimestampMs:
+        """When the file was last written: the age of a segment whose batches carry no timestamps."""
+        return self._disk.mtime_ms(self._file.path)
+
+    def retire(self) -> list[str]:
+        """Rename the files so that nobody takes them for the log's any more; their new paths, to be unlinked later."""
+        retired = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            try:
+                self._disk.rename(path, path + DELETED)
+            except FileMissing:
+                continue
+            retired.append(path + DELETED)
+        return retired
+
+    def _note_timestamp(self, timestamp_ms: TimestampMs, offset: Offset) -> None:
+        if timestamp_ms > self.largest_timestamp_ms:
+            self.largest_timestamp_ms = timestamp_ms
+            self.offset_of_largest_timestamp = offset
+
+    def _forget_positions(self) -> None:
+        self._hints, self._older_hints = {}, {}
+        self._first_timestamp_ms = None
+        self._unindexed_bytes = 0
