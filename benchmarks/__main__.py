@@ -1,0 +1,85 @@
+"""Runs every load against every target, taking turns, and prints medians, spreads and ratios."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+from collections import defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.loads import LOADS, Reading, Scale, own_topic
+from benchmarks.statistics import Summary, ratio
+from benchmarks.targets import Target, kafka, tidelog
+from tests.compatibility.apache_kafka import ToolMissing
+
+
+def main() -> int:
+    """Measure and print; returns the exit code."""
+    options = _options()
+    scale = Scale(throughput_bytes=options.megabytes * 1_000_000, request_count=options.requests)
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-", dir=options.directory) as name, ExitStack() as running:
+        targets = [running.enter_context(tidelog(Path(name), *options.up))]
+        if options.kafka:
+            try:
+                targets.append(running.enter_context(kafka(Path(name))))
+            except ToolMissing as missing:
+                print(missing, file=sys.stderr)
+                return 1
+        print(
+            f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, load generators on the same machine"
+        )
+        print(f"{options.rounds} rounds after one to warm up; median ± half the range\n", flush=True)
+        for load in options.loads or LOADS:
+            _report(targets, _measure(targets, load, scale, options.rounds))
+    return 0
+
+
+Results = dict[str, dict[str, list[Reading]]]
+
+
+def _measure(targets: list[Target], load: str, scale: Scale, rounds: int) -> Results:
+    """Readings by name and target. Targets take turns, so that a slow minute of the machine hits all of them."""
+    results: Results = defaultdict(lambda: defaultdict(list))
+    for number in range(rounds + 1):
+        for target in targets if number % 2 == 0 else reversed(targets):
+            with own_topic(target, f"bench-{load}-{number}") as topic:
+                readings = LOADS[load](target, topic, scale)
+            for reading in readings if number > 0 else []:
+                results[reading.name][target.name].append(reading)
+    return results
+
+
+def _report(targets: list[Target], results: Results) -> None:
+    for name, by_target in results.items():
+        one = by_target[targets[0].name][0]
+        summaries = [Summary(tuple(reading.value for reading in by_target[target.name])) for target in targets]
+        cells = [f"{target.name} {summary}" for target, summary in zip(targets, summaries, strict=True)]
+        compared = f"   ratio {ratio(summaries[0], summaries[1])}" if len(summaries) > 1 else ""
+        better = "higher" if one.is_better_high else "lower"
+        print(f"{name:<26} {one.unit:<9} {'   '.join(cells)}{compared}   ({better} is better)", flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "loads", nargs="*", choices=[[], *LOADS], metavar="LOAD", help=f"which of {', '.join(LOADS)} (default: all)"
+    )
+    parser.add_argument(
+        "--kafka", action="store_true", help="measure Apache Kafka beside it (fetched with Maven, needs Java)"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="counted runs per target (default: 5)")
+    parser.add_argument("--megabytes", type=int, default=400, help="bytes per throughput run (default: 400)")
+    parser.add_argument("--requests", type=int, default=5_000, help="requests per latency run (default: 5000)")
+    parser.add_argument("--directory", help="where the brokers keep their data meanwhile (default: the system's)")
+    parser.add_argument(
+        "--up", action="append", default=[], metavar="OPTION", help="passed to `tidelog up`, e.g. --up=-Xa=b"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
