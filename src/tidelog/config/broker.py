@@ -7,7 +7,7 @@ heed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -349,6 +349,12 @@ class BrokerConfig:
         config = cls(**values)  # type: ignore[arg-type]  # `setting` ties each row's kind to its field's type
         _check_listeners(config)
         return config
+
+    def advertised(self, bound: Iterable[Listener]) -> tuple[Listener, ...]:
+        """What clients are told of the bound listeners; an advertised port 0 stands for the one that was picked."""
+        named = {listener.name: listener for listener in self.advertised_listeners}
+        told = ((named.get(listener.name, listener), listener.port) for listener in bound)
+        return tuple(Listener(listener.name, listener.host, listener.port or port) for listener, port in told)
 
     def security_protocol(self, listener_name: str) -> str:
         """What the listener speaks."""

@@ -24,6 +24,18 @@ class SimulatedRegistryStore:
         self._randomness = randomness
         self._latency_ms_max = latency_ms_max
         self._orphans: list[SessionId] = []
+        self._writes_until_cut: int | None = None
+        self._is_last_write_done = False
+
+    def cut_after_writes(self, count: int, *, next_write_happens: bool = False) -> None:
+        """A fault to come: after `count` more writes the registry is gone. The next one may still happen, unanswered."""
+        self._writes_until_cut = count
+        self._is_last_write_done = next_write_happens
+
+    def heal(self) -> None:
+        """The registry can be reached again."""
+        self.is_available = True
+        self._writes_until_cut = None
 
     def handle(self) -> SimulatedRegistry:
         """A handle for one node."""
@@ -39,6 +51,19 @@ class SimulatedRegistryStore:
             self.tree.expire_session(session_id)
         self._orphans.clear()
         return self.tree.open_session()
+
+    async def write(self, operations: Sequence[Operation], *, session_id: SessionId) -> list[Outcome]:
+        """A round trip with a multi at its far end."""
+        await self.travel()
+        if self._writes_until_cut == 0:
+            if self._is_last_write_done:
+                self.tree.multi(operations, session_id=session_id)
+            self.is_available = False
+        elif self._writes_until_cut is not None:
+            self._writes_until_cut -= 1
+        outcomes = self.tree.multi(operations, session_id=session_id) if self.is_available else []
+        await self.travel()
+        return outcomes
 
     async def travel(self) -> None:
         """Half of a round trip."""
@@ -118,11 +143,8 @@ class SimulatedRegistry:
 
     async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
         """All operations or none, in order."""
-        await self._store.travel()
         session_id = self._session(operations[0].path if operations else "/")
-        outcomes = self._store.tree.multi(operations, session_id=session_id)
-        await self._store.travel()
-        return outcomes
+        return await self._store.write(operations, session_id=session_id)
 
     async def close(self) -> None:
         """End the session."""

@@ -1,0 +1,232 @@
+"""The shell around the controller: it wins the election, loads the registry, performs decisions, and publishes images.
+
+Commands are decided one at a time. While the writes of one are under way there is no controller in memory: if they end in an error, or the
+caller goes away, the next command loads the registry again and completes what was left half written, as a restart would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from tidelog.config import BrokerConfig, Listener
+from tidelog.controller import layout
+from tidelog.controller.controller import Command, Controller, CreateTopics, Decision, DeleteTopics, ElectLeaders
+from tidelog.controller.image import ClusterImage
+from tidelog.controller.reign import ControllerElsewhere, Fenced, Reign, elect_controller
+from tidelog.controller.topics import NewTopic, TopicResult
+from tidelog.model import ApiError, BrokerId, ErrorCode
+from tidelog.registry import (
+    BadVersion,
+    Create,
+    NodeExists,
+    Registry,
+    RegistryError,
+    RegistryUnavailable,
+    SessionExpired,
+)
+from tidelog.runtime import Clock, Randomness
+from tidelog.runtime.logs import fields
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS_MAX: Final = 10  # of a compare-and-set that others keep winning
+
+
+class BrokerIdTaken(Exception):
+    """Another live process has registered under our broker id."""
+
+    def __init__(self, broker_id: BrokerId) -> None:
+        super().__init__(f"broker id {broker_id} is registered by another live broker")
+        self.broker_id = broker_id
+
+
+class ControllerService:
+    """The controller's side of one broker. `publish` hears of every image before the call that made it returns."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        registry: Registry,
+        randomness: Randomness,
+        clock: Clock,
+        publish: Callable[[ClusterImage], None],
+    ) -> None:
+        self._config = config
+        self._registry = registry
+        self._randomness = randomness
+        self._clock = clock
+        self._publish = publish
+        self._queue = asyncio.Lock()
+        self._cluster_id: str | None = None
+        self._reign: Reign | None = None
+        self._controller: Controller | None = None
+        self._restarted: frozenset[BrokerId] = frozenset()
+        self._is_started = False
+
+    async def prepare(self) -> str:
+        """Open the session, lay out the tree where it is new, and return the cluster id; needed before logs can be opened."""
+        if self._cluster_id is None:
+            if self._registry.session_id is None:
+                await self._registry.open_session()
+            for path in layout.PERSISTENT_PATHS:
+                await self._ensure(path)
+            fresh = layout.encode_cluster_id(layout.encode_uuid(self._randomness.uuid()))
+            await self._ensure(layout.CLUSTER_ID, fresh)
+            self._cluster_id = layout.decode_cluster_id(await self._registry.get(layout.CLUSTER_ID))
+        return self._cluster_id
+
+    async def generate_broker_id(self) -> BrokerId:
+        """A broker id nobody has, above those an operator may choose."""
+        await self.prepare()
+        return self._config.reserved_broker_id_max + await self._registry.set(layout.BROKER_ID_SEQUENCE, b"")
+
+    async def start(self, endpoints: Iterable[Listener] | None = None) -> None:
+        """Register the broker at its advertised endpoints, become controller, repair, elect leaders, publish.
+
+        Raises BrokerIdTaken, ControllerElsewhere, MalformedNode, RegistryUnavailable.
+        """
+        await self.prepare()
+        await self._register(self._config.advertised(self._config.listeners) if endpoints is None else tuple(endpoints))
+        self._restarted = frozenset({self._config.broker_id})
+        self._is_started = True
+        async with self._queue:
+            await self._load_if_needed()
+
+    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicResult]:
+        """Make topics, each for itself; a result per topic, in order. They have leaders when this returns."""
+        try:
+            decision = await self._perform(CreateTopics(topics=topics, validate_only=validate_only))
+        except ApiError as error:
+            return [TopicResult(name=topic.name, error=error) for topic in topics]
+        for result in decision.results:
+            if result.error is None and not validate_only:
+                logger.info("topic created", extra=fields(topic=result.name, partition_count=result.partition_count))
+        return list(decision.results)
+
+    async def delete_topics(self, names: Sequence[str]) -> list[TopicResult]:
+        """Delete topics, each for itself; a result per name, in order. They are gone from the image when this returns."""
+        try:
+            decision = await self._perform(DeleteTopics(names=names))
+        except ApiError as error:
+            return [TopicResult(name=name, error=error) for name in names]
+        for result in decision.results:
+            if result.error is None:
+                logger.info("topic deleted", extra=fields(topic=result.name))
+        return list(decision.results)
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of producer ids that nobody else ever gets. Raises ApiError when none can be had now."""
+        try:
+            for _ in range(ATTEMPTS_MAX):
+                node = await self._registry.get(layout.PRODUCER_ID_BLOCK)
+                start = layout.next_producer_id(node)
+                block = range(start, start + layout.PRODUCER_ID_BLOCK_SIZE)
+                if block.stop > layout.PRODUCER_ID_MAX:
+                    raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids have been handed out")
+                content = layout.encode_producer_id_block(self._config.broker_id, block)
+                try:
+                    await self._registry.set(layout.PRODUCER_ID_BLOCK, content, version=node.version)
+                except BadVersion:
+                    continue
+                return block
+        except (RegistryError, RegistryUnavailable) as error:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "other brokers were quicker")
+
+    async def stop(self) -> None:
+        """End the session: the broker is no longer registered and no longer controller."""
+        async with self._queue:
+            self._is_started = False
+            self._controller = self._reign = None
+            await self._registry.close()
+
+    async def _perform(self, command: Command) -> Decision:
+        async with self._queue:
+            try:
+                return await self._perform_now(command)
+            except RegistryUnavailable as error:
+                logger.warning("registry unavailable", extra=fields(reason=error.reason))
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+            except (Fenced, ControllerElsewhere, SessionExpired) as error:
+                self._reign = None
+                logger.warning("no longer controller", extra=fields(reason=error))
+                raise ApiError(ErrorCode.NOT_CONTROLLER, str(error)) from error
+            except layout.MalformedNode as error:
+                logger.error("registry cannot be read", extra=fields(reason=error))
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+            except RegistryError as error:
+                # Somebody wrote what only the controller writes; the next command reads it.
+                logger.warning("registry changed under the controller", extra=fields(reason=error))
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+
+    async def _perform_now(self, command: Command) -> Decision:
+        reign, controller = await self._load_if_needed()
+        before = controller.image
+        decision = controller.decide(command)
+        self._controller = None
+        for write in decision.writes:
+            await reign.write(write)
+        controller.image = decision.image
+        if decision.image is not before:
+            self._publish(decision.image)
+        if isinstance(command, DeleteTopics):
+            gone = [before.topics[name] for name in before.topics if name not in decision.image.topics]
+            await self._finish_deletions(reign, [topic.name for topic in gone])
+        self._controller = controller
+        return decision
+
+    async def _finish_deletions(self, reign: Reign, names: Sequence[str]) -> None:
+        try:
+            for name in names:
+                await reign.delete_marked_topic(name)
+        except RegistryUnavailable as error:
+            # The marks are durable and the topics gone for everybody, so this is no failure to answer with.
+            self._reign = None
+            logger.warning("topic deletion to be finished later", extra=fields(topics=names, reason=error.reason))
+
+    async def _load_if_needed(self) -> tuple[Reign, Controller]:
+        if not self._is_started or self._cluster_id is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller has not started")
+        if self._reign is not None and self._controller is not None:
+            return self._reign, self._controller
+        self._controller = None
+        if self._reign is None:
+            self._reign = await elect_controller(self._registry, self._config.broker_id, self._clock.wall_ms())
+            logger.info("controller elected", extra=fields(controller_epoch=self._reign.epoch))
+        image = await self._reign.load(self._cluster_id, self._randomness)
+        controller = Controller(self._config, image, self._randomness)
+        decision = controller.decide(ElectLeaders(restarted=self._restarted))
+        for write in decision.writes:
+            await self._reign.write(write)
+        self._restarted = frozenset()
+        controller.image = decision.image
+        self._controller = controller
+        self._publish(controller.image)
+        return self._reign, controller
+
+    async def _register(self, endpoints: tuple[Listener, ...]) -> None:
+        protocols = dict(self._config.listener_security_protocol_map)
+        registration = layout.Registration(
+            broker_id=self._config.broker_id,
+            endpoints=endpoints,
+            security_protocols={endpoint.name: protocols[endpoint.name] for endpoint in endpoints},
+            rack=self._config.broker_rack,
+            registered_ms=self._clock.wall_ms(),
+        )
+        create = Create(layout.broker_path(registration.broker_id), layout.encode_broker(registration), ephemeral=True)
+        try:
+            [outcome] = await self._registry.multi([create])
+        except NodeExists:
+            raise BrokerIdTaken(registration.broker_id) from None
+        broker_epoch = -1 if outcome.node is None else outcome.node.czxid
+        logger.info("broker registered", extra=fields(broker_id=registration.broker_id, broker_epoch=broker_epoch))
+
+    async def _ensure(self, path: str, data: bytes = b"") -> None:
+        if not await self._registry.exists(path):
+            try:
+                await self._registry.create(path, data)
+            except NodeExists:
+                return
