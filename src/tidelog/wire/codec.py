@@ -54,9 +54,12 @@ def decode_response(key: ApiKey, version: int, body: Buffer) -> Response:
 
     A broker that does not know the version of an ApiVersions request answers in version 0 whatever was asked (KIP-511).
     """
-    if key == ApiKey.API_VERSIONS and bytes(body[:2]) == _UNSUPPORTED_VERSION:
-        version = 0
-    return cast("Response", _decode(_response_codec(key, version), body))
+    try:
+        return cast("Response", _decode(_response_codec(key, version), body))
+    except MalformedMessage:
+        if key != ApiKey.API_VERSIONS or version == 0 or bytes(body[:2]) != _UNSUPPORTED_VERSION:
+            raise
+        return decode_response(key, 0, body)
 
 
 def prepare(keys: Iterable[ApiKey] = API_TABLE) -> None:

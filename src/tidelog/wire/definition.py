@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 ResponseT = TypeVar("ResponseT", bound="Response", covariant=True)
@@ -119,6 +119,15 @@ class Request(Generic[ResponseT]):
     """What a client asks; one type for all versions of an API. Its parameter is the type of the answer."""
 
     __slots__ = ()
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def message(message_type: type[T]) -> type[T]:
+    """A dataclass of keyword arguments, compared by value, that the type checker treats as frozen.
+
+    Python would enforce that by a slower constructor, which doubles the cost of decoding; nobody who passes mypy notices.
+    """
+    return dataclass(slots=True, kw_only=True, unsafe_hash=True)(message_type)
 
 
 def needed(default: T) -> T:

@@ -29,11 +29,14 @@ _UVARINT_BYTES_MAX: Final = 5
 
 def read_uvarint(data: memoryview, position: int) -> tuple[int, int]:
     """An unsigned varint below 2^32 in at most five bytes; padded encodings are legal, as they are in Kafka."""
-    byte = data[position]
-    if byte < 0x80:
-        return byte, position + 1
-    value = byte & 0x7F
-    for index in range(1, _UVARINT_BYTES_MAX):
+    first = data[position]
+    if first < 0x80:
+        return first, position + 1
+    second = data[position + 1]
+    if second < 0x80:
+        return first & 0x7F | second << 7, position + 2
+    value = first & 0x7F | (second & 0x7F) << 7
+    for index in range(2, _UVARINT_BYTES_MAX):
         byte = data[position + index]
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
@@ -60,7 +63,9 @@ def read_classic_length(data: memoryview, position: int) -> tuple[int, int]:
 def read_compact_length(data: memoryview, position: int) -> tuple[int, int]:
     """The length of compact bytes, which fits the rest of the body; -1 is null."""
     length, start = read_uvarint(data, position)
-    return _bounded(data, position, length=length - 1, start=start)
+    if length > len(data) - start + 1:
+        return _bounded(data, position, length=length - 1, start=start)
+    return length - 1, start
 
 
 def read_classic_nullable_string(data: memoryview, position: int) -> tuple[str | None, int]:
@@ -124,6 +129,9 @@ def read_classic_count(data: memoryview, position: int, *, element_size: int) ->
 
 def read_compact_count(data: memoryview, position: int, *, element_size: int) -> tuple[int, int]:
     """How many elements a compact array has that may not be null."""
+    count = data[position] - 1
+    if 0 <= count < 0x7F and count * element_size < len(data) - position:  # nearly always: one byte, and it fits
+        return count, position + 1
     count, start = read_compact_nullable_count(data, position, element_size=element_size)
     if count < 0:
         raise MalformedMessage(f"a null array at byte {position}")

@@ -9,6 +9,7 @@ from uuid import UUID
 from tidelog.wire.encoding import CLASSIC, FLEXIBLE, Encoding
 from tidelog.wire.messages.fetch import (
     HIGH_WATERMARK_NOT_TOLD,
+    NO_REPLICA,
     FetchPartition,
     FetchRequest,
     FetchTopic,
@@ -40,7 +41,6 @@ _SESSION: Final = Struct(">ii")  # id, epoch
 _REPLICA_STATE: Final = Struct(">iq")
 _INT64: Final = Struct(">q")
 _SMALLEST_TOPIC: Final = 3
-_NO_REPLICA: Final = ReplicaState()
 
 _PARTITION_V4: Final = Struct(">iqi")  # partition, fetch offset, max bytes
 _PARTITION_V5: Final = Struct(">iqqi")  # ... log start offset before max bytes
@@ -177,11 +177,11 @@ def _decode_tags(
     version: int, encoding: Encoding, data: memoryview, position: int
 ) -> tuple[str | None, ReplicaState, int]:
     if not encoding.is_flexible:
-        return None, _NO_REPLICA, position
+        return None, NO_REPLICA, position
     tags, position = read_tagged_fields(data, position, below=2)
     cluster_id = read_tag_value(read_compact_nullable_string, tags[0]) if 0 in tags else None
     has_replica_state = 1 in tags and version >= _REPLICA_STATE_FROM
-    replica_state = read_tag_value(_read_replica_state, tags[1]) if has_replica_state else _NO_REPLICA
+    replica_state = read_tag_value(_read_replica_state, tags[1]) if has_replica_state else NO_REPLICA
     return cluster_id, replica_state, position
 
 
@@ -261,7 +261,7 @@ def _write_partition_tags(version: int, out: bytearray, partition: FetchPartitio
 def _write_tags(version: int, out: bytearray, request: FetchRequest) -> None:
     state = request.replica_state
     has_cluster = request.cluster_id is not None
-    has_state = version >= _REPLICA_STATE_FROM and state != _NO_REPLICA
+    has_state = version >= _REPLICA_STATE_FROM and state != NO_REPLICA
     out.append(has_cluster + has_state)
     if has_cluster:
         cluster_id = bytearray()

@@ -9,6 +9,9 @@ from tidelog.wire.decoder import error_code
 from tidelog.wire.encoding import CLASSIC, FLEXIBLE, Encoding
 from tidelog.wire.hot.leader_hints import encode_endpoints, encode_leader, endpoints_reader, read_leader
 from tidelog.wire.messages.fetch import (
+    NO_DIVERGENCE,
+    NO_LEADER_HINT,
+    NO_SNAPSHOT,
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -36,10 +39,6 @@ _EPOCH_END: Final = Struct(">iq")
 _SNAPSHOT: Final = Struct(">qi")
 _SMALLEST_TOPIC: Final = 3
 _NULL_ABORTED: Final = {False: b"\xff\xff\xff\xff", True: b"\0"}  # by is_flexible
-
-_NO_DIVERGENCE: Final = EpochEndOffset()
-_NO_LEADER: Final = LeaderIdAndEpoch()
-_NO_SNAPSHOT: Final = SnapshotId()
 
 _read_endpoints: Final = endpoints_reader(NodeEndpoint)
 
@@ -95,11 +94,11 @@ def _write_partition_start(version: int, encoding: Encoding, out: bytearray, par
 
 def _write_partition_tags(out: bytearray, partition: PartitionData) -> None:
     divergence, leader, snapshot = partition.diverging_epoch, partition.current_leader, partition.snapshot_id
-    if divergence is _NO_DIVERGENCE and leader is _NO_LEADER and snapshot is _NO_SNAPSHOT:
+    if divergence is NO_DIVERGENCE and leader is NO_LEADER_HINT and snapshot is NO_SNAPSHOT:
         out.append(0)
         return
-    has_divergence, has_leader = divergence != _NO_DIVERGENCE, leader != _NO_LEADER
-    has_snapshot = snapshot != _NO_SNAPSHOT
+    has_divergence, has_leader = divergence != NO_DIVERGENCE, leader != NO_LEADER_HINT
+    has_snapshot = snapshot != NO_SNAPSHOT
     out.append(has_divergence + has_leader + has_snapshot)
     if has_divergence:
         write_tag(out, 0, _EPOCH_END.pack(divergence.epoch, divergence.end_offset) + b"\0")
@@ -204,7 +203,7 @@ def _decode_aborted(
 def _decode_partition_tags(
     encoding: Encoding, data: memoryview, position: int
 ) -> tuple[EpochEndOffset, LeaderIdAndEpoch, SnapshotId, int]:
-    divergence, leader, snapshot = _NO_DIVERGENCE, _NO_LEADER, _NO_SNAPSHOT
+    divergence, leader, snapshot = NO_DIVERGENCE, NO_LEADER_HINT, NO_SNAPSHOT
     if not encoding.is_flexible:
         return divergence, leader, snapshot, position
     tags, position = read_tagged_fields(data, position, below=3)

@@ -47,9 +47,12 @@ def _decode_partitions(
     partitions = []
     for _ in range(count):
         (index,) = INT32.unpack_from(data, position)
-        length, start = read_length(data, position + 4)
-        records = None if length < 0 else data[start : start + length]
-        position = skip_tags(data, start + max(length, 0))
+        length, position = read_length(data, position + 4)
+        records = None
+        if length >= 0:
+            records = data[position : position + length]
+            position += length
+        position = skip_tags(data, position)
         partitions.append(PartitionProduceData(index=index, records=records))
     return tuple(partitions), position
 

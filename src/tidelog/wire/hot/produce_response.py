@@ -9,6 +9,7 @@ from tidelog.wire.decoder import error_code
 from tidelog.wire.encoding import CLASSIC, FLEXIBLE, Encoding
 from tidelog.wire.hot.leader_hints import encode_endpoints, encode_leader, endpoints_reader, read_leader
 from tidelog.wire.messages.produce import (
+    NO_LEADER_HINT,
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -29,7 +30,6 @@ _PARTITION: Final = Struct(">ihqqq")
 _PARTITION_BEFORE_LOG_START: Final = Struct(">ihqq")
 _SMALLEST_TOPIC: Final = 3
 _SMALLEST_RECORD_ERROR: Final = 6
-_NO_LEADER: Final = LeaderIdAndEpoch()
 _NO_ERRORS: Final = {False: b"\0\0\0\0\xff\xff", True: b"\1\0"}  # by is_flexible: no record errors, no message
 
 _read_endpoints: Final = endpoints_reader(NodeEndpoint)
@@ -70,7 +70,7 @@ def _write_partition(version: int, encoding: Encoding, out: bytearray, partition
         else:
             out += _NO_ERRORS[encoding.is_flexible]
     leader = partition.current_leader
-    if version >= _LEADER_HINTS_FROM and leader is not _NO_LEADER and leader != _NO_LEADER:
+    if version >= _LEADER_HINTS_FROM and leader is not NO_LEADER_HINT and leader != NO_LEADER_HINT:
         out.append(1)
         write_tag(out, 0, encode_leader(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch))
     else:
@@ -167,9 +167,9 @@ def _decode_record_errors(
 
 def _decode_leader(version: int, encoding: Encoding, data: memoryview, position: int) -> tuple[LeaderIdAndEpoch, int]:
     if version < _LEADER_HINTS_FROM:
-        return _NO_LEADER, encoding.skip_tags(data, position)
+        return NO_LEADER_HINT, encoding.skip_tags(data, position)
     tags, position = read_tagged_fields(data, position, below=1)
     if 0 not in tags:
-        return _NO_LEADER, position
+        return NO_LEADER_HINT, position
     leader_id, leader_epoch = read_tag_value(read_leader, tags[0])
     return LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch), position

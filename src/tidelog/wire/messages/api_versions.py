@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.model import ErrorCode
-from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange
+from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange, message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ApiVersion:
     """The versions of one API, both inclusive."""
 
@@ -17,7 +15,7 @@ class ApiVersion:
     max_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SupportedFeatureKey:
     """A feature that this broker could run, and at which levels."""
 
@@ -26,7 +24,7 @@ class SupportedFeatureKey:
     max_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FinalizedFeatureKey:
     """A feature that the whole cluster runs, and at which levels."""
 
@@ -35,7 +33,7 @@ class FinalizedFeatureKey:
     min_version_level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ApiVersionsResponse(Response):
     """Every API advertised. In versions 0 to 3 features whose lowest level is 0 are left out by the handler."""
 
@@ -48,7 +46,7 @@ class ApiVersionsResponse(Response):
     zk_migration_ready: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
     """Who is asking; empty before version 3."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
 from tidelog.model import ErrorCode
-from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange
+from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange, message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableTopicConfigs:
     """One setting of the new topic, as it holds."""
 
@@ -20,7 +19,7 @@ class CreatableTopicConfigs:
     is_sensitive: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableTopicResult:
     """What became of one topic; its configs are null where they may not be shown."""
 
@@ -34,7 +33,7 @@ class CreatableTopicResult:
     configs: tuple[CreatableTopicConfigs, ...] | None = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreateTopicsResponse(Response):
     """One result per topic asked for."""
 
@@ -42,7 +41,7 @@ class CreateTopicsResponse(Response):
     topics: tuple[CreatableTopicResult, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableReplicaAssignment:
     """The brokers of one partition, its preferred leader first."""
 
@@ -50,7 +49,7 @@ class CreatableReplicaAssignment:
     broker_ids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableTopicConfig:
     """One setting of the new topic, as asked for."""
 
@@ -58,7 +57,7 @@ class CreatableTopicConfig:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableTopic:
     """-1 partitions or replicas: the broker's default, or as the assignments say."""
 
@@ -69,7 +68,7 @@ class CreatableTopic:
     configs: tuple[CreatableTopicConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
     """Topics to create, or only to check."""
 

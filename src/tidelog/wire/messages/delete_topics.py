@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
 from tidelog.model import ErrorCode
-from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange, needed
+from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange, message, needed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeletableTopicResult:
     """What became of one topic; the name is null where an unknown id was asked for."""
 
@@ -19,7 +18,7 @@ class DeletableTopicResult:
     error_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteTopicsResponse(Response):
     """One result per topic asked for."""
 
@@ -27,7 +26,7 @@ class DeleteTopicsResponse(Response):
     responses: tuple[DeletableTopicResult, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteTopicState:
     """A topic by name or by id."""
 
@@ -35,7 +34,7 @@ class DeleteTopicState:
     topic_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     """Topics are `topic_names` up to version 5 and `topics` from version 6; the other is empty."""
 

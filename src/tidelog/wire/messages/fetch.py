@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from tidelog.model import ErrorCode
-from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange
+from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange, message
 from tidelog.wire.primitives import Buffer
 
 FULL_RESPONSE_BYTES: Final = 0x7FFFFFFF
 HIGH_WATERMARK_NOT_TOLD: Final = 0x7FFFFFFFFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EpochEndOffset:
     """Where the follower's log parts from the leader's; -1 if it does not."""
 
@@ -22,7 +21,7 @@ class EpochEndOffset:
     end_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaderIdAndEpoch:
     """Who leads the partition now, as a hint beside an error; -1 if unknown."""
 
@@ -30,7 +29,7 @@ class LeaderIdAndEpoch:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SnapshotId:
     """A KRaft snapshot; a broker of ours never sends one."""
 
@@ -38,7 +37,13 @@ class SnapshotId:
     epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# One object each, so that a codec sees by identity that there is nothing to tell.
+NO_DIVERGENCE: Final = EpochEndOffset()
+NO_LEADER_HINT: Final = LeaderIdAndEpoch()
+NO_SNAPSHOT: Final = SnapshotId()
+
+
+@message
 class AbortedTransaction:
     """Records of this producer from this offset on are to be skipped up to the abort marker."""
 
@@ -46,7 +51,7 @@ class AbortedTransaction:
     first_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionData:
     """What one partition had to give. Aborted transactions are null unless a read_committed consumer asked."""
 
@@ -55,15 +60,15 @@ class PartitionData:
     high_watermark: int
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    diverging_epoch: EpochEndOffset = EpochEndOffset()
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
-    snapshot_id: SnapshotId = SnapshotId()
+    diverging_epoch: EpochEndOffset = NO_DIVERGENCE
+    current_leader: LeaderIdAndEpoch = NO_LEADER_HINT
+    snapshot_id: SnapshotId = NO_SNAPSHOT
     aborted_transactions: tuple[AbortedTransaction, ...] | None
     preferred_read_replica: int = -1
     records: Buffer | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchableTopicResponse:
     """A topic by name up to version 12, by id from version 13."""
 
@@ -72,7 +77,7 @@ class FetchableTopicResponse:
     partitions: tuple[PartitionData, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class NodeEndpoint:
     """Where a leader named in a hint is reached."""
 
@@ -82,7 +87,7 @@ class NodeEndpoint:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchResponse(Response):
     """Partitions with something to tell; session 0 means that the broker keeps none."""
 
@@ -93,7 +98,7 @@ class FetchResponse(Response):
     node_endpoints: tuple[NodeEndpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReplicaState:
     """The follower that fetches, and the epoch of its registration; -1 for a consumer."""
 
@@ -101,7 +106,10 @@ class ReplicaState:
     replica_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+NO_REPLICA: Final = ReplicaState()
+
+
+@message
 class FetchPartition:
     """Where to read in one partition; the fields with a default are a follower's, or a careful consumer's."""
 
@@ -115,7 +123,7 @@ class FetchPartition:
     high_watermark: int = HIGH_WATERMARK_NOT_TOLD
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchTopic:
     """A topic by name up to version 12, by id from version 13."""
 
@@ -124,7 +132,7 @@ class FetchTopic:
     partitions: tuple[FetchPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ForgottenTopic:
     """Partitions to drop from the session; the topic by name up to version 12, by id from version 13."""
 
@@ -133,13 +141,13 @@ class ForgottenTopic:
     partitions: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchRequest(Request[FetchResponse]):
     """Partitions to read, or within a session only those that changed."""
 
     cluster_id: str | None = None
     replica_id: int = -1  # up to version 14
-    replica_state: ReplicaState = ReplicaState()  # from version 15
+    replica_state: ReplicaState = NO_REPLICA  # from version 15
     max_wait_ms: int
     min_bytes: int
     max_bytes: int = FULL_RESPONSE_BYTES

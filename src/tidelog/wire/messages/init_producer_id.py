@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.model import ErrorCode
-from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange, needed
+from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange, message, needed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class InitProducerIdResponse(Response):
     """The identity, or -1 and an error."""
 
@@ -18,7 +16,7 @@ class InitProducerIdResponse(Response):
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class InitProducerIdRequest(Request[InitProducerIdResponse]):
     """A null transactional id asks for idempotence only. An identity already held asks for its next epoch."""
 

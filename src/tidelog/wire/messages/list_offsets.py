@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.model import ErrorCode
-from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange, needed
+from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange, message, needed
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
@@ -16,7 +15,7 @@ LATEST_TIERED_TIMESTAMP: Final = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsPartitionResponse:
     """The record found, or -1 where there is none."""
 
@@ -27,7 +26,7 @@ class ListOffsetsPartitionResponse:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsTopicResponse:
     """The partitions of one topic."""
 
@@ -35,7 +34,7 @@ class ListOffsetsTopicResponse:
     partitions: tuple[ListOffsetsPartitionResponse, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsResponse(Response):
     """One answer per partition of the request."""
 
@@ -43,7 +42,7 @@ class ListOffsetsResponse(Response):
     topics: tuple[ListOffsetsTopicResponse, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsPartition:
     """A time in milliseconds, or one of the negative constants above."""
 
@@ -52,7 +51,7 @@ class ListOffsetsPartition:
     timestamp: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsTopic:
     """The partitions of one topic."""
 
@@ -60,7 +59,7 @@ class ListOffsetsTopic:
     partitions: tuple[ListOffsetsPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
     """Replica id -1 is a consumer; -2 is a debugging tool, which may look past the high watermark."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from tidelog.model import ErrorCode
-from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange, needed
+from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange, message, needed
 
 AUTHORIZED_OPERATIONS_NOT_ASKED: Final = -(1 << 31)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataResponseBroker:
     """A live broker as the listener of the request sees it."""
 
@@ -22,7 +21,7 @@ class MetadataResponseBroker:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataResponsePartition:
     """Who leads a partition and who follows."""
 
@@ -35,7 +34,7 @@ class MetadataResponsePartition:
     offline_replicas: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataResponseTopic:
     """A topic and its partitions; the name is null where an unknown id was asked for (from version 12)."""
 
@@ -47,7 +46,7 @@ class MetadataResponseTopic:
     topic_authorized_operations: int = AUTHORIZED_OPERATIONS_NOT_ASKED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataResponse(Response):
     """What this broker knows of the cluster."""
 
@@ -60,7 +59,7 @@ class MetadataResponse(Response):
     error_code: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataRequestTopic:
     """A topic by name, or from version 12 by id."""
 
@@ -68,7 +67,7 @@ class MetadataRequestTopic:
     name: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataRequest(Request[MetadataResponse]):
     """Null asks for all topics, empty for none; in version 0, which has no null, empty asks for all."""
 

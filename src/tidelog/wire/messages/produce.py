@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from tidelog.model import ErrorCode
-from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange
+from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange, message
 from tidelog.wire.primitives import Buffer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BatchIndexAndErrorMessage:
     """Why the record at this position of its batch was refused."""
 
@@ -18,7 +18,7 @@ class BatchIndexAndErrorMessage:
     batch_index_error_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaderIdAndEpoch:
     """Who leads the partition now, as a hint beside an error; -1 if unknown."""
 
@@ -26,7 +26,10 @@ class LeaderIdAndEpoch:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+NO_LEADER_HINT: Final = LeaderIdAndEpoch()  # one object, so that a codec sees by identity that there is no hint
+
+
+@message
 class PartitionProduceResponse:
     """Where a batch went, or why it did not. The append time is -1 unless the broker set the timestamps."""
 
@@ -37,10 +40,10 @@ class PartitionProduceResponse:
     log_start_offset: int = -1
     record_errors: tuple[BatchIndexAndErrorMessage, ...] = ()
     error_message: str | None = None
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
+    current_leader: LeaderIdAndEpoch = NO_LEADER_HINT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicProduceResponse:
     """A topic by name up to version 12, by id from version 13."""
 
@@ -49,7 +52,7 @@ class TopicProduceResponse:
     partition_responses: tuple[PartitionProduceResponse, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class NodeEndpoint:
     """Where a leader named in a hint is reached."""
 
@@ -59,7 +62,7 @@ class NodeEndpoint:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ProduceResponse(Response):
     """One answer per partition of the request; never sent for acks=0."""
 
@@ -68,7 +71,7 @@ class ProduceResponse(Response):
     node_endpoints: tuple[NodeEndpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionProduceData:
     """Records for one partition: a slice of the frame they came in, not a copy."""
 
@@ -76,7 +79,7 @@ class PartitionProduceData:
     records: Buffer | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicProduceData:
     """A topic by name up to version 12, by id from version 13."""
 
@@ -85,7 +88,7 @@ class TopicProduceData:
     partition_data: tuple[PartitionProduceData, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ProduceRequest(Request[ProduceResponse]):
     """Record batches, and how many replicas must have them before the answer."""
 
