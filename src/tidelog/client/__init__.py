@@ -1,0 +1,70 @@
+"""Our own Kafka client: async, on any asyncio loop, with time, chance and the network from `runtime`.
+
+`Producer`, `Consumer` and `Admin` each work through a `Cluster`, which they share or bring along (`connect`). What decides is pure and
+told the time (accumulator, sequencing, assignment, fetch_session, metadata, verdict); what waits is thin (connection, cluster, sender,
+fetcher) and lives in the TaskGroup of its `async with` block.
+"""
+
+from tidelog.client.admin import Admin, ClusterDescription, NewTopic, TopicResult
+from tidelog.client.batch import RecordMetadata
+from tidelog.client.cluster import ClientRuntime, Cluster, Lane
+from tidelog.client.config import ClientConfig, ConsumerConfig, OffsetReset, ProducerConfig
+from tidelog.client.consumer import Consumer
+from tidelog.client.errors import (
+    BrokersUnreachable,
+    BufferExhausted,
+    ClientClosed,
+    ClientError,
+    ConnectionLost,
+    CorruptRecords,
+    DeliveryTimeout,
+    FetchFailed,
+    NoPosition,
+    OffsetOutOfRange,
+    ProduceFailed,
+    RecordTooLarge,
+    RequestTimedOut,
+    TopicUnavailable,
+    UnsupportedApi,
+)
+from tidelog.client.fetched import ConsumedRecord
+from tidelog.client.metadata import Leader, PartitionMetadata, TopicMetadata
+from tidelog.client.offsets import FoundOffset
+from tidelog.client.producer import Producer
+
+__all__ = [
+    "Admin",
+    "BrokersUnreachable",
+    "BufferExhausted",
+    "ClientClosed",
+    "ClientConfig",
+    "ClientError",
+    "ClientRuntime",
+    "Cluster",
+    "ClusterDescription",
+    "ConnectionLost",
+    "ConsumedRecord",
+    "Consumer",
+    "ConsumerConfig",
+    "CorruptRecords",
+    "DeliveryTimeout",
+    "FetchFailed",
+    "FoundOffset",
+    "Lane",
+    "Leader",
+    "NewTopic",
+    "NoPosition",
+    "OffsetOutOfRange",
+    "OffsetReset",
+    "PartitionMetadata",
+    "ProduceFailed",
+    "Producer",
+    "ProducerConfig",
+    "RecordMetadata",
+    "RecordTooLarge",
+    "RequestTimedOut",
+    "TopicMetadata",
+    "TopicResult",
+    "TopicUnavailable",
+    "UnsupportedApi",
+]

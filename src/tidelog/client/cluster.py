@@ -1,0 +1,310 @@
+"""The way to the brokers: connections that are opened when needed, and metadata that is kept fresh by one task.
+
+Requests travel in lanes, each with a connection of its own per broker, because a broker answers a connection's requests one after the
+other: a fetch that waits for data must not delay the question who leads a partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Final, Protocol, TypeVar
+
+from tidelog.client.config import IN_FLIGHT_MAX_IDEMPOTENT, ClientConfig
+from tidelog.client.connection import Connection, ConnectionLimits, open_connection
+from tidelog.client.errors import (
+    BrokersUnreachable,
+    ClientClosed,
+    ClientError,
+    ConnectionLost,
+    TopicUnavailable,
+    UnsupportedApi,
+)
+from tidelog.client.metadata import Leader, MetadataCache, TopicMetadata
+from tidelog.client.scope import TaskScope
+from tidelog.model import BrokerId, ErrorCode, TopicPartition
+from tidelog.runtime import Address, Clock, Network, Randomness
+from tidelog.wire.api import Request, Response
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+R = TypeVar("R", bound=Response)
+
+HOPELESS_TOPIC: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+"""Errors of a topic that asking again does not cure."""
+
+
+class ClientRuntime(Protocol):
+    """What a client needs of the world; any `Runtime` has it."""
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+        ...
+
+    @property
+    def network(self) -> Network:
+        """Connections."""
+        ...
+
+    @property
+    def randomness(self) -> Randomness:
+        """Jitter and spreading."""
+        ...
+
+
+class Lane(enum.Enum):
+    """Which of the connections to a broker a request takes."""
+
+    CONTROL = "control"
+    PRODUCE = "produce"
+    FETCH = "fetch"
+
+
+class _Link:
+    """One lane to one address: the connection, if it is open, and how eagerly to reopen it."""
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.opening = asyncio.Lock()
+        self.failures = 0
+        self.not_before_ms = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        return self.connection is not None and not self.connection.is_lost
+
+
+class Cluster:
+    """A client's view of the cluster; use as `async with`. Shared by any number of producers, consumers and admins.
+
+    `creates_topics` lets brokers create topics we ask about, where they are configured to; `in_flight_max` bounds the unanswered
+    requests of every connection.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        runtime: ClientRuntime,
+        *,
+        creates_topics: bool = False,
+        in_flight_max: int = IN_FLIGHT_MAX_IDEMPOTENT,
+    ) -> None:
+        self.metadata = MetadataCache()
+        self._config = config
+        self._runtime = runtime
+        self._creates_topics = creates_topics
+        self._limits = ConnectionLimits(
+            client_id=config.client_id,
+            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+            request_timeout_ms=config.request_timeout_ms,
+            in_flight_max=in_flight_max,
+            receive_bytes_max=config.receive_message_max_bytes,
+        )
+        self._links: dict[tuple[Address, Lane], _Link] = {}
+        self._last_used_ms: dict[str, float] = {}
+        self._refresh_wanted = asyncio.Event()
+        self._refresh_waiters: list[asyncio.Future[None]] = []
+        self._last_failure: ClientError | None = None
+        self._is_closed = False
+        self._scope = TaskScope()
+
+    async def __aenter__(self) -> Cluster:
+        await self._scope.open()
+        self._scope.spawn(self._keep_metadata_fresh(), name="client metadata")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection and stop refreshing; whoever waits is told ClientClosed or ConnectionLost."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for link in self._links.values():
+            if link.connection is not None:
+                link.connection.close()
+        waiters, self._refresh_waiters = self._refresh_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(ClientClosed("the cluster client was closed"))
+        await self._scope.close()
+
+    async def request(
+        self, node: BrokerId | None, request: Request[R], *, lane: Lane = Lane.CONTROL, timeout_ms: float | None = None
+    ) -> R:
+        """Ask one broker, or with None whichever answers. Raises ConnectionLost, BrokersUnreachable or UnsupportedApi."""
+        if node is not None:
+            return await (await self.connect(node, lane)).request(request, timeout_ms=timeout_ms)
+        failure: ClientError = BrokersUnreachable("no broker is known")
+        for address in self._candidates():
+            try:
+                connection = await self._connect(address, lane)
+                return await connection.request(request, timeout_ms=timeout_ms)
+            except ConnectionLost as error:
+                failure = error
+        raise BrokersUnreachable(f"no broker answered; last: {failure}") from failure
+
+    async def connect(self, node: BrokerId, lane: Lane) -> Connection:
+        """An open connection to a broker, opened now if need be, though not sooner than its backoff allows. Raises ConnectionLost."""
+        return await self._connect(self._address_of(node), lane)
+
+    def connection(self, node: BrokerId, lane: Lane) -> Connection | None:
+        """The connection to a broker, if it is open."""
+        endpoint = self.metadata.brokers.get(node)
+        link = None if endpoint is None else self._links.get((Address(endpoint.host, endpoint.port), lane))
+        return link.connection if link is not None and link.is_open else None
+
+    def track(self, *topics: str) -> None:
+        """These topics are in use: their metadata is refreshed until they have not been for metadata.max.idle.ms."""
+        now_ms = self._runtime.clock.monotonic_ms()
+        for topic in topics:
+            self._last_used_ms[topic] = now_ms
+
+    def want_refresh(self, *topics: str) -> None:
+        """Something we know seems wrong; ask again soon, without waiting for the answer."""
+        self.track(*topics)
+        self._refresh_wanted.set()
+
+    async def refresh(self, *topics: str) -> None:
+        """Wait for metadata that was asked for after this call; bound it with asyncio.timeout. All waiters share one request."""
+        if self._is_closed:
+            raise ClientClosed("the cluster client was closed")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._refresh_waiters.append(waiter)
+        self.want_refresh(*topics)
+        await waiter
+
+    async def topic(self, name: str, *, partition_count_min: int = 1, timeout_ms: float | None = None) -> TopicMetadata:
+        """A topic's metadata, waited for if need be. Raises TopicUnavailable or BrokersUnreachable."""
+        self.track(name)
+        delay_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(delay_ms / 1000):
+                while True:
+                    found = self.metadata.topic(name)
+                    if found is not None and len(found.partitions) >= partition_count_min:
+                        return found
+                    await self.refresh(name)
+                    if self.metadata.error_of(name) in HOPELESS_TOPIC:
+                        raise TopicUnavailable(name, self.metadata.error_of(name))
+        except TimeoutError:
+            raise self._why_unavailable(name) from None
+
+    async def leader_of(self, topic_partition: TopicPartition, *, timeout_ms: float | None = None) -> Leader:
+        """Who leads a partition, waited for if need be. Raises TopicUnavailable or BrokersUnreachable."""
+        delay_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        await self.topic(topic_partition.topic, partition_count_min=topic_partition.index + 1, timeout_ms=delay_ms)
+        try:
+            async with asyncio.timeout(delay_ms / 1000):
+                while (leader := self.metadata.leader_of(topic_partition)) is None:
+                    await self.refresh(topic_partition.topic)
+                return leader
+        except TimeoutError:
+            raise self._why_unavailable(topic_partition.topic) from None
+
+    def _why_unavailable(self, topic: str) -> ClientError:
+        if self._last_failure is not None:
+            return BrokersUnreachable(f"no metadata of topic {topic!r}: {self._last_failure}")
+        return TopicUnavailable(topic, self.metadata.error_of(topic) or ErrorCode.LEADER_NOT_AVAILABLE)
+
+    async def _keep_metadata_fresh(self) -> None:
+        failures = 0
+        while True:
+            await self._until_refresh_is_due()
+            self._refresh_wanted.clear()
+            waiters, self._refresh_waiters = self._refresh_waiters, []
+            try:
+                self._on_metadata(await self._ask_metadata())
+            except (ConnectionLost, BrokersUnreachable, UnsupportedApi) as error:
+                failures += 1
+                self._last_failure = error
+                self._refresh_waiters = [*waiters, *self._refresh_waiters]
+                self._refresh_wanted.set()
+            else:
+                failures = 0
+                self._last_failure = None
+                for waiter in waiters:
+                    if not waiter.done():
+                        waiter.set_result(None)
+            # Also after a success: whoever finds the answer wanting asks again, and must not do so in a tight loop.
+            await asyncio.sleep(self._config.retry_backoff.delay_ms(failures, self._runtime.randomness) / 1000)
+
+    async def _until_refresh_is_due(self) -> None:
+        updated_ms = self.metadata.updated_ms
+        due_ms = 0.0 if updated_ms is None else updated_ms + self._config.metadata_max_age_ms
+        delay_ms = due_ms - self._runtime.clock.monotonic_ms()
+        if delay_ms <= 0:
+            return
+        try:
+            async with asyncio.timeout(delay_ms / 1000):
+                await self._refresh_wanted.wait()
+        except TimeoutError:
+            return
+
+    async def _ask_metadata(self) -> MetadataResponse:
+        idle_since_ms = self._runtime.clock.monotonic_ms() - self._config.metadata_max_idle_ms
+        self._last_used_ms = {topic: used for topic, used in self._last_used_ms.items() if used >= idle_since_ms}
+        self.metadata.retain_topics(self._last_used_ms)
+        request = MetadataRequest(
+            topics=tuple(MetadataRequestTopic(name=topic) for topic in self._last_used_ms),
+            allow_auto_topic_creation=self._creates_topics,
+        )
+        response = await self.request(None, request)
+        if response.error_code is not ErrorCode.NONE or not response.brokers:
+            raise BrokersUnreachable(f"a broker answered Metadata with {response.error_code.name} and no brokers")
+        return response
+
+    def _on_metadata(self, response: MetadataResponse) -> None:
+        self.metadata.update(response, self._runtime.clock.monotonic_ms())
+        alive = {Address(broker.host, broker.port) for broker in self.metadata.brokers.values()}
+        for key in [key for key, link in self._links.items() if key[0] not in alive and not link.opening.locked()]:
+            connection = self._links.pop(key).connection
+            if connection is not None:
+                connection.close("the address is no broker's any more")
+
+    def _candidates(self) -> list[Address]:
+        """Whom to ask what anybody knows: open connections first, least busy, then brokers that did not fail lately, then bootstrap."""
+        known = [Address(broker.host, broker.port) for broker in self.metadata.brokers.values()]
+        return [*self._by_promise(known), *self._by_promise(set(self._config.bootstrap_servers) - set(known))]
+
+    def _by_promise(self, addresses: Iterable[Address]) -> list[Address]:
+        def promise(address: Address) -> tuple[bool, int, int, float]:
+            link = self._links.get((address, Lane.CONTROL)) or _Link()
+            busy = link.connection.in_flight_count if link.is_open and link.connection is not None else 0
+            return (not link.is_open, link.failures, busy, self._runtime.randomness.fraction())
+
+        return sorted(sorted(addresses), key=promise)
+
+    def _address_of(self, node: BrokerId) -> Address:
+        endpoint = self.metadata.brokers.get(node)
+        if endpoint is None:
+            raise BrokersUnreachable(f"broker {node} is not in the cluster's metadata")
+        return Address(endpoint.host, endpoint.port)
+
+    async def _connect(self, address: Address, lane: Lane) -> Connection:
+        link = self._links.setdefault((address, lane), _Link())
+        async with link.opening:
+            if link.connection is not None and not link.connection.is_lost:
+                return link.connection
+            if self._is_closed:
+                raise ClientClosed("the cluster client was closed")
+            await asyncio.sleep(max(0.0, link.not_before_ms - self._runtime.clock.monotonic_ms()) / 1000)
+            try:
+                link.connection = await open_connection(self._runtime.network, address, self._limits)
+            except ConnectionLost:
+                link.failures += 1
+                raise
+            else:
+                link.failures = 0
+                if self._is_closed:
+                    link.connection.close()
+                return link.connection
+            finally:
+                # Also after a success, so that a broker that accepts and hangs up is not called in a tight loop.
+                delay_ms = self._config.reconnect_backoff.delay_ms(link.failures, self._runtime.randomness)
+                link.not_before_ms = self._runtime.clock.monotonic_ms() + delay_ms

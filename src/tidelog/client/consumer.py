@@ -1,0 +1,176 @@
+"""Reading records: assign partitions, then `poll`, or iterate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+
+from tidelog.client.assignment import Assignment, Watermarks
+from tidelog.client.cluster import ClientRuntime, Cluster
+from tidelog.client.config import ConsumerConfig, OffsetReset
+from tidelog.client.errors import ClientClosed, NoPosition
+from tidelog.client.fetched import ConsumedRecord
+from tidelog.client.fetcher import Fetcher
+from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, OffsetLookup
+from tidelog.client.scope import TaskScope
+from tidelog.model import Offset, TimestampMs, TopicPartition
+
+
+class Consumer:
+    """Reads assigned partitions in offset order; use as `async with`, or `Consumer.connect` to bring its own cluster.
+
+    Records are fetched ahead in the background, within fetch.max.bytes. Only one task may poll at a time.
+    """
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig, runtime: ClientRuntime) -> None:
+        self._config = config
+        self._assignment = Assignment(policy=config.auto_offset_reset, buffered_bytes_max=config.fetch_max_bytes)
+        self._fetcher = Fetcher(cluster, config, runtime, assignment=self._assignment, on_arrival=self._on_arrival)
+        self._lookup = OffsetLookup(cluster, config, runtime, config.isolation_level)
+        self._arrived = asyncio.Event()
+        self._is_closed = False
+        self._scope = TaskScope()
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, config: ConsumerConfig, runtime: ClientRuntime) -> AsyncIterator[Consumer]:
+        """A consumer with a cluster of its own, both gone when the block ends."""
+        async with (
+            Cluster(config, runtime, creates_topics=config.allow_auto_create_topics) as cluster,
+            cls(cluster, config, runtime) as consumer,
+        ):
+            yield consumer
+
+    async def __aenter__(self) -> Consumer:
+        await self._scope.open()
+        self._scope.spawn(self._fetcher.run(self._scope), name="consumer")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop fetching. Nothing runs afterwards."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._on_arrival()
+        await self._scope.close()
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions being read."""
+        return self._assignment.topic_partitions
+
+    def assign(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these; new ones begin where auto.offset.reset says, unless a seek follows."""
+        self._assignment.assign(topic_partitions)
+        self._fetcher.wake()
+
+    def seek(self, topic_partition: TopicPartition, offset: Offset) -> None:
+        """Go on at `offset`. Raises NoPosition for a partition not assigned."""
+        if offset < 0:
+            raise NoPosition(f"{offset} is no offset of {topic_partition}")
+        self._assignment.seek(topic_partition, offset)
+        self._fetcher.wake()
+
+    def seek_to_beginning(self, *topic_partitions: TopicPartition) -> None:
+        """Go on at the start of these logs, or of all assigned ones."""
+        self._seek_to(topic_partitions, OffsetReset.EARLIEST)
+
+    def seek_to_end(self, *topic_partitions: TopicPartition) -> None:
+        """Go on at the end of these logs, or of all assigned ones: the last stable offset under read_committed."""
+        self._seek_to(topic_partitions, OffsetReset.LATEST)
+
+    async def position(self, topic_partition: TopicPartition) -> Offset:
+        """The offset of the next record that will be handed out, or of the gap before it.
+
+        Waits for a reset under way for default.api.timeout.ms, then raises NoPosition; or raises what keeps the partition from being read.
+        """
+        try:
+            async with asyncio.timeout(self._config.default_api_timeout_ms / 1000):
+                while (position := self._assignment.state(topic_partition).position) is None:
+                    error = self._assignment.state(topic_partition).error
+                    if error is not None:
+                        raise error
+                    await self._wait_for_arrival()
+                return position
+        except TimeoutError:
+            raise NoPosition(f"no position in {topic_partition} in time") from None
+
+    def watermarks(self, topic_partition: TopicPartition) -> Watermarks:
+        """What the leader said with the last fetch about where the log begins and ends; -1 before the first."""
+        return self._assignment.state(topic_partition).watermarks
+
+    async def poll(self, *, max_records: int | None = None, timeout_ms: float = 0) -> list[ConsumedRecord]:
+        """Records in order per partition, as soon as there are any, at most `max_records` (max.poll.records); [] after the timeout.
+
+        Raises CorruptRecords, OffsetOutOfRange, FetchFailed or NoPosition, again and again until a seek leads elsewhere.
+        """
+        count_max = self._config.max_poll_records if max_records is None else max_records
+        taken = self._take(count_max)
+        if taken:
+            return taken
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while not taken:
+                    await self._wait_for_arrival()
+                    taken = self._take(count_max)
+        except TimeoutError:
+            return []
+        return taken
+
+    def __aiter__(self) -> Consumer:
+        return self
+
+    async def __anext__(self) -> ConsumedRecord:
+        """The next record, waited for as long as it takes; `position` is then the one after it. Ends when the consumer is closed."""
+        while not self._is_closed:
+            taken = self._take(1)
+            if taken:
+                return taken[0]
+            await self._wait_for_arrival()
+        raise StopAsyncIteration
+
+    async def beginning_offsets(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """The first offset of each log."""
+        return await self._ends(topic_partitions, EARLIEST)
+
+    async def end_offsets(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """The offset after the last one readable: the high watermark, or the last stable offset under read_committed."""
+        return await self._ends(topic_partitions, LATEST)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, TimestampMs]
+    ) -> dict[TopicPartition, FoundOffset | None]:
+        """For each partition the first record at or after a time, or None where there is none."""
+        return await self._lookup.find(timestamps)
+
+    async def _ends(self, topic_partitions: Iterable[TopicPartition], end: int) -> dict[TopicPartition, Offset]:
+        found = await self._lookup.find(dict.fromkeys(topic_partitions, end))
+        return {topic_partition: 0 if answer is None else answer.offset for topic_partition, answer in found.items()}
+
+    def _seek_to(self, topic_partitions: tuple[TopicPartition, ...], where: OffsetReset) -> None:
+        for topic_partition in topic_partitions or self._assignment.topic_partitions:
+            self._assignment.seek_to(topic_partition, where)
+        self._fetcher.wake()
+
+    def _take(self, count_max: int) -> list[ConsumedRecord]:
+        if self._is_closed:
+            raise ClientClosed("the consumer is closed")
+        self._arrived.clear()
+        taken = self._assignment.take(count_max)
+        if taken:
+            self._fetcher.wake()
+        return taken
+
+    async def _wait_for_arrival(self) -> None:
+        await self._arrived.wait()
+        self._arrived.clear()
+
+    def _on_arrival(self) -> None:
+        self._arrived.set()

@@ -1,0 +1,111 @@
+"""What can go wrong for a user of the client, one type per thing a caller may want to tell apart."""
+
+from __future__ import annotations
+
+from tidelog.model import ErrorCode, Offset, TopicPartition
+from tidelog.runtime import Address
+
+
+class ClientError(Exception):
+    """Whatever the client could not do; never raised itself."""
+
+
+class ClientClosed(ClientError):
+    """The producer, consumer or cluster was closed while, or before, the work was asked for."""
+
+
+class ConnectionLost(ClientError):
+    """The connection ended with requests unanswered: the broker may or may not have acted on them."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(f"connection to {address} lost: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class RequestTimedOut(ConnectionLost):
+    """No answer came within request.timeout.ms; the connection is closed, since later answers would queue behind it."""
+
+
+class UnsupportedApi(ClientError):
+    """The broker and we have no version of this API in common."""
+
+
+class BrokersUnreachable(ClientError):
+    """No broker answered in time; says what the last attempt ran into."""
+
+
+class TopicUnavailable(ClientError):
+    """Metadata of the topic did not become usable in time."""
+
+    def __init__(self, topic: str, code: ErrorCode) -> None:
+        super().__init__(f"topic {topic!r} is not available: {code.name}")
+        self.topic = topic
+        self.code = code
+
+
+class ProduceFailed(ClientError):
+    """The broker refused the records for good."""
+
+    def __init__(self, topic_partition: TopicPartition, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(f"produce to {topic_partition} failed: {code.name}" + (f": {message}" if message else ""))
+        self.topic_partition = topic_partition
+        self.code = code
+        self.message = message
+
+
+class DeliveryTimeout(ClientError):
+    """delivery.timeout.ms passed without an acknowledgement; the records may or may not be in the log."""
+
+    def __init__(self, topic_partition: TopicPartition, *, record_count: int, waited_ms: float, attempts: int) -> None:
+        super().__init__(
+            f"{record_count} record(s) for {topic_partition} not acknowledged {waited_ms:.0f} ms after send, "
+            f"in {attempts} attempt(s)"
+        )
+        self.topic_partition = topic_partition
+
+
+class RecordTooLarge(ClientError):
+    """A single record is larger than max.request.size or buffer.memory can hold."""
+
+    def __init__(self, *, size_bytes: int, setting: str, limit_bytes: int) -> None:
+        super().__init__(f"record of about {size_bytes} bytes is larger than {setting}={limit_bytes}")
+        self.size_bytes = size_bytes
+
+
+class BufferExhausted(ClientError):
+    """buffer.memory stayed full for max.block.ms."""
+
+
+class FetchFailed(ClientError):
+    """The broker refused to serve a partition, for a reason that waiting does not cure."""
+
+    def __init__(self, topic_partition: TopicPartition, code: ErrorCode) -> None:
+        super().__init__(f"fetch from {topic_partition} failed: {code.name}")
+        self.topic_partition = topic_partition
+        self.code = code
+
+
+class OffsetOutOfRange(FetchFailed):
+    """The position is not in the log and auto.offset.reset is `none`."""
+
+    def __init__(self, topic_partition: TopicPartition, offset: Offset) -> None:
+        super().__init__(topic_partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.args = (f"offset {offset} of {topic_partition} is out of range and auto.offset.reset is none",)
+        self.offset = offset
+
+
+class CorruptRecords(ClientError):
+    """A fetched batch cannot be read. `offset` is its first; seek to `next_offset`, where it is known, to go on without the batch."""
+
+    def __init__(
+        self, topic_partition: TopicPartition, offset: Offset, reason: str, *, next_offset: Offset | None = None
+    ) -> None:
+        super().__init__(f"corrupt record batch in {topic_partition} at offset {offset}: {reason}")
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.next_offset = next_offset
+
+
+class NoPosition(ClientError):
+    """The partition is not assigned to this consumer, or a position could not be found in time."""

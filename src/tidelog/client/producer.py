@@ -1,0 +1,238 @@
+"""Sending records: `await producer.send(...)` puts a record into a batch and returns a future of where it ended up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+
+from tidelog.client.accumulator import Accumulator, AccumulatorLimits
+from tidelog.client.batch import OutgoingRecord, RecordMetadata
+from tidelog.client.cluster import ClientRuntime, Cluster
+from tidelog.client.config import ProducerConfig
+from tidelog.client.errors import BufferExhausted, ClientClosed, ClientError
+from tidelog.client.metadata import TopicMetadata
+from tidelog.client.partitioner import StickyPartitioner, partition_for_key
+from tidelog.client.scope import TaskScope
+from tidelog.client.sender import Sender
+from tidelog.client.sequencing import Sequencer
+from tidelog.model import TimestampMs, TopicPartition
+from tidelog.records.record import RecordHeader
+
+
+class _FutureDelivery:
+    """Hands the outcome of one record to the future its sender holds."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[RecordMetadata]) -> None:
+        self.future = future
+
+    def succeed(self, metadata: RecordMetadata) -> None:
+        if not self.future.done():
+            self.future.set_result(metadata)
+
+    def fail(self, error: ClientError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+            # Whoever sends without looking back does so on purpose; asyncio need not complain that nobody asked.
+            self.future.exception()
+
+
+class Producer:
+    """Batches, compresses, sends and retries records; use as `async with`, or `Producer.connect` to bring its own cluster.
+
+    With idempotence (the default) every record is in the log once and in order, as long as this producer lives. Leaving the block waits for
+    all deliveries, unless it is left by an exception.
+    """
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig, runtime: ClientRuntime) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._runtime = runtime
+        sequencer = Sequencer() if config.enable_idempotence else None
+        self._accumulator = Accumulator(_limits(config), sequencer)
+        self._sticky = StickyPartitioner(runtime.randomness)
+        self._sender = Sender(
+            cluster,
+            config,
+            runtime,
+            accumulator=self._accumulator,
+            sequencer=sequencer,
+            on_progress=self._on_progress,
+        )
+        self._room_waiters: deque[tuple[OutgoingRecord, asyncio.Future[None]]] = deque()
+        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._is_closed = False
+        self._scope = TaskScope()
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, config: ProducerConfig, runtime: ClientRuntime) -> AsyncIterator[Producer]:
+        """A producer with a cluster of its own, both gone when the block ends."""
+        in_flight_max = config.max_in_flight_requests_per_connection
+        async with (
+            Cluster(config, runtime, creates_topics=True, in_flight_max=in_flight_max) as cluster,
+            cls(cluster, config, runtime) as producer,
+        ):
+            yield producer
+
+    async def __aenter__(self) -> Producer:
+        await self._scope.open()
+        self._scope.spawn(self._sender.run(self._scope), name="producer")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close(timeout_ms=None if kind is None else 0)
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: TimestampMs | None = None,
+        headers: Sequence[RecordHeader] = (),
+    ) -> asyncio.Future[RecordMetadata]:
+        """Put a record into a batch, waiting at most max.block.ms for metadata and memory; the future tells its fate.
+
+        The future raises ProduceFailed, DeliveryTimeout, ClientClosed or ConnectionLost (retries used up). Send itself raises
+        RecordTooLarge, BufferExhausted, TopicUnavailable, BrokersUnreachable or ClientClosed.
+        """
+        self._check_open()
+        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        timestamp = self._runtime.clock.wall_ms() if timestamp_ms is None else timestamp_ms
+        record = OutgoingRecord(timestamp, key, value, tuple(headers), _FutureDelivery(future))
+        topic_metadata = await self._topic(topic, 1 if partition is None else partition + 1)
+        if not self._accumulator.has_room(record) or self._room_waiters:
+            await self._wait_for_room(record)
+        self._check_open()
+        if partition is None:
+            partition = self._choose_partition(topic_metadata, record)
+        if self._accumulator.append(TopicPartition(topic, partition), record, self._runtime.clock.monotonic_ms()):
+            self._sender.wake()
+        return future
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Sequence[RecordHeader] = (),
+    ) -> RecordMetadata:
+        """Send one record and wait until it is acknowledged."""
+        return await (await self.send(topic, value, key=key, partition=partition, headers=headers))
+
+    async def flush(self) -> None:
+        """Send everything now and wait until the fate of every record sent before this call is known; bounded by delivery.timeout.ms."""
+        appended_count = self._accumulator.appended_count
+        if self._accumulator.is_settled_up_to(appended_count):
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flush_waiters.append((appended_count, waiter))
+        self._update_urgency()
+        try:
+            await waiter
+        finally:
+            self._flush_waiters = [entry for entry in self._flush_waiters if entry[1] is not waiter]
+            self._update_urgency()
+
+    async def close(self, *, timeout_ms: float | None = None) -> None:
+        """Flush for at most `timeout_ms`, then fail what remains with ClientClosed and stop. Nothing runs afterwards."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        delay_ms = self._config.delivery_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(delay_ms / 1000):
+                await self.flush()
+        except TimeoutError:
+            pass
+        finally:
+            for batch in self._accumulator.abandon():
+                batch.fail(ClientClosed("the producer was closed before the record was acknowledged"))
+            self._on_progress()
+            await self._scope.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
+        if self._sender.refusal is not None:
+            raise self._sender.refusal
+
+    async def _topic(self, name: str, partition_count_min: int) -> TopicMetadata:
+        found = self._cluster.metadata.topic(name)
+        if found is not None and len(found.partitions) >= partition_count_min:
+            self._cluster.track(name)
+            return found
+        timeout_ms = self._config.max_block_ms
+        return await self._cluster.topic(name, partition_count_min=partition_count_min, timeout_ms=timeout_ms)
+
+    def _choose_partition(self, topic: TopicMetadata, record: OutgoingRecord) -> int:
+        if record.key is not None:
+            return partition_for_key(record.key, len(topic.partitions))
+        current = self._sticky.current(topic.name)
+        if current is not None and self._still_sticks(topic, current, record):
+            return current
+        led = [partition.index for partition in topic.partitions if partition.has_leader]
+        return self._sticky.move_on(topic.name, led or range(len(topic.partitions)))
+
+    def _still_sticks(self, topic: TopicMetadata, index: int, record: OutgoingRecord) -> bool:
+        """Whether the sticky partition is there, led, and has a batch that takes one more record."""
+        if index >= len(topic.partitions) or not topic.partitions[index].has_leader:
+            return False
+        return not self._accumulator.needs_new_batch(TopicPartition(topic.name, index), record)
+
+    async def _wait_for_room(self, record: OutgoingRecord) -> None:
+        """Queue for memory, first come first served."""
+        entry = (record, asyncio.get_running_loop().create_future())
+        self._room_waiters.append(entry)
+        self._update_urgency()
+        try:
+            async with asyncio.timeout(self._config.max_block_ms / 1000):
+                await entry[1]
+        except TimeoutError:
+            used = self._accumulator.used_bytes
+            raise BufferExhausted(
+                f"no room for a record in buffer.memory={self._config.buffer_memory} ({used} bytes used) "
+                f"within max.block.ms={self._config.max_block_ms}"
+            ) from None
+        finally:
+            self._room_waiters.remove(entry)
+            # Soon, because the record that was let in takes its room only when this call has returned.
+            asyncio.get_running_loop().call_soon(self._on_progress)
+
+    def _on_progress(self) -> None:
+        """Memory came free, or fates became known: let those waiters go on for whom it matters."""
+        # The first in line leaves the queue itself, in the step in which it takes its room, so that nobody can take it before.
+        if self._room_waiters:
+            record, waiter = self._room_waiters[0]
+            if not waiter.done() and (self._is_closed or self._accumulator.has_room(record)):
+                waiter.set_result(None)
+        for appended_count, waiter in self._flush_waiters:
+            if not waiter.done() and self._accumulator.is_settled_up_to(appended_count):
+                waiter.set_result(None)
+        self._update_urgency()
+
+    def _update_urgency(self) -> None:
+        self._sender.is_urgent = bool(self._room_waiters or self._flush_waiters)
+        self._sender.wake()
+
+
+def _limits(config: ProducerConfig) -> AccumulatorLimits:
+    return AccumulatorLimits(
+        codec=config.compression_type,
+        batch_size_bytes=config.batch_size,
+        linger_ms=config.linger_ms,
+        buffer_memory_bytes=config.buffer_memory,
+        request_size_bytes_max=config.max_request_size,
+        delivery_timeout_ms=config.delivery_timeout_ms,
+        keeps_one_in_flight=config.max_in_flight_requests_per_connection == 1,
+    )
