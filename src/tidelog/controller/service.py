@@ -155,7 +155,7 @@ class ControllerService:
                 logger.warning("no longer controller", extra=fields(reason=error))
                 raise ApiError(ErrorCode.NOT_CONTROLLER, str(error)) from error
             except layout.MalformedNode as error:
-                logger.error("registry cannot be read", extra=fields(reason=error))
+                logger.warning("registry cannot be read", extra=fields(reason=error))
                 raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
             except RegistryError as error:
                 # Somebody wrote what only the controller writes; the next command reads it.
