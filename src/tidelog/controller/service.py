@@ -7,6 +7,7 @@ caller goes away, the next command loads the registry again and completes what w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -71,10 +72,7 @@ class ControllerService:
         if self._cluster_id is None:
             if self._registry.session_id is None:
                 await self._registry.open_session()
-            for path in layout.PERSISTENT_PATHS:
-                await self._ensure(path)
-            fresh = layout.encode_cluster_id(layout.encode_uuid(self._randomness.uuid()))
-            await self._ensure(layout.CLUSTER_ID, fresh)
+            await self._lay_out()
             self._cluster_id = layout.decode_cluster_id(await self._registry.get(layout.CLUSTER_ID))
         return self._cluster_id
 
@@ -224,9 +222,14 @@ class ControllerService:
         broker_epoch = -1 if outcome.node is None else outcome.node.czxid
         logger.info("broker registered", extra=fields(broker_id=registration.broker_id, broker_epoch=broker_epoch))
 
-    async def _ensure(self, path: str, data: bytes = b"") -> None:
-        if not await self._registry.exists(path):
-            try:
-                await self._registry.create(path, data)
-            except NodeExists:
+    async def _lay_out(self) -> None:
+        """Create what is missing of the tree's fixed part, and the cluster id with it."""
+        fresh_id = layout.encode_cluster_id(layout.encode_uuid(self._randomness.uuid()))
+        wanted = [*map(Create, layout.PERSISTENT_PATHS), Create(layout.CLUSTER_ID, fresh_id)]
+        for _ in range(ATTEMPTS_MAX):
+            found = await self._registry.get_many([create.path for create in wanted])
+            missing = [create for create, node in zip(wanted, found, strict=True) if node is None]
+            if not missing:
                 return
+            with contextlib.suppress(NodeExists):  # somebody else is at it too: look again
+                await self._registry.multi(missing)

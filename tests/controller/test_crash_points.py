@@ -1,0 +1,239 @@
+"""The registry is lost after every single write of a story; whatever is there then, the next start makes whole (fault C07)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tidelog.config import BrokerConfig
+from tidelog.controller import ClusterImage, NewTopic, TopicResult
+from tidelog.controller.service import ControllerService
+from tidelog.model import ApiError, ErrorCode
+from tidelog.registry import Node, RegistryUnavailable
+from tidelog.simulation.clock import SimulatedClock
+from tidelog.simulation.randomness import SimulatedRandomness
+from tidelog.simulation.registry import SimulatedRegistry, SimulatedRegistryStore
+
+CONFIG = BrokerConfig.from_properties({"node.id": "1", "listeners": "PLAINTEXT://localhost:9092"})
+PARTITIONS = 401  # three writes of states
+
+
+def a_store() -> SimulatedRegistryStore:
+    return SimulatedRegistryStore(SimulatedRandomness(1), latency_ms_max=0.0)
+
+
+def on(registry: SimulatedRegistry, images: list[ClusterImage] | None = None) -> ControllerService:
+    publish = (images if images is not None else []).append
+    return ControllerService(CONFIG, registry, SimulatedRandomness("s"), SimulatedClock(), publish)
+
+
+async def create(service: ControllerService) -> list[TopicResult]:
+    return await service.create_topics([NewTopic(name="t", num_partitions=PARTITIONS, configs={"retention.ms": "7"})])
+
+
+async def delete(service: ControllerService) -> list[TopicResult]:
+    return await service.delete_topics(["t"])
+
+
+async def restart(store: SimulatedRegistryStore) -> tuple[ClusterImage, ControllerService]:
+    images: list[ClusterImage] = []
+    service = on(store.handle(), images)
+    await service.start()
+    return images[-1], service
+
+
+async def paths_of_topics(store: SimulatedRegistryStore) -> dict[str, Node]:
+    """Every node below topics, settings and marks."""
+    registry = store.handle()
+    await registry.open_session()
+    found: dict[str, Node] = {}
+    pending = ["/brokers/topics", "/config/topics", "/admin/delete_topics"]
+    while pending:
+        path = pending.pop()
+        for name in await registry.children(path):
+            found[f"{path}/{name}"] = await registry.get(f"{path}/{name}")
+            pending.append(f"{path}/{name}")
+    await registry.close()
+    return found
+
+
+async def check_whole(store: SimulatedRegistryStore, image: ClusterImage) -> None:
+    """The topic is there with everything, or not at all; image and registry agree."""
+    found = await paths_of_topics(store)
+    assert not [path for path in found if path.startswith("/admin/delete_topics/")]
+    if "t" not in image.topics:
+        assert found == {}
+        return
+    topic = image.topics["t"]
+    assert (len(topic.partitions), topic.configs) == (PARTITIONS, {"retention.ms": "7"})
+    assert len(found) == 3 + 2 * PARTITIONS
+    for index, state in topic.partitions.items():
+        assert state.leader == 1
+        assert found[f"/brokers/topics/t/partitions/{index}/state"].version == state.partition_epoch
+
+
+async def cut(
+    story: Callable[[ControllerService], Awaitable[list[TopicResult]]],
+    *,
+    writes: int,
+    next_write_happens: bool,
+    prepared: bool,
+) -> tuple[SimulatedRegistryStore, TopicResult]:
+    """Play the story with the registry lost after some writes, and the process dying then."""
+    store = a_store()
+    registry = store.handle()
+    service = on(registry)
+    await service.start()
+    if prepared:
+        await create(service)
+    store.cut_after_writes(writes, next_write_happens=next_write_happens)
+    [result] = await story(service)
+    registry.crash()
+    store.heal()
+    return store, result
+
+
+@pytest.mark.parametrize("next_write_happens", [False, True])
+@pytest.mark.parametrize("writes", range(5))
+def test_creation_cut_after_any_write_is_completed_or_never_was(*, writes: int, next_write_happens: bool) -> None:
+    async def story() -> None:
+        store, result = await cut(create, writes=writes, next_write_happens=next_write_happens, prepared=False)
+        assert (result.error is None) == (writes == 4)
+        image, _ = await restart(store)
+        assert ("t" in image.topics) == (writes > 0 or next_write_happens)
+        await check_whole(store, image)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("next_write_happens", [False, True])
+@pytest.mark.parametrize("writes", range(6))
+def test_deletion_cut_after_any_write_is_completed_or_never_was(*, writes: int, next_write_happens: bool) -> None:
+    async def story() -> None:
+        store, result = await cut(delete, writes=writes, next_write_happens=next_write_happens, prepared=True)
+        assert (result.error is None) == (writes > 0)
+        image, _ = await restart(store)
+        assert ("t" in image.topics) == (writes == 0 and not next_write_happens)
+        await check_whole(store, image)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("next_write_happens", [False, True])
+def test_start_cut_after_any_write_is_completed_by_the_next(*, next_write_happens: bool) -> None:
+    async def story() -> None:
+        for writes in range(10):
+            store = a_store()
+            registry = store.handle()
+            store.cut_after_writes(writes, next_write_happens=next_write_happens)
+            try:
+                await on(registry).start()
+            except RegistryUnavailable:
+                pass
+            else:
+                assert writes >= 4  # layout, registration, controller epoch, election
+                return
+            registry.crash()
+            store.heal()
+            image, service = await restart(store)
+            assert image.controller_epoch <= 2
+            assert (await create(service))[0].error is None
+        pytest.fail("the start never ended")
+
+    asyncio.run(story())
+
+
+@pytest.mark.slow
+def test_restart_cut_between_elections_never_takes_a_leader_epoch_back() -> None:
+    async def story() -> None:
+        store = a_store()
+        _, service = await restart(store)
+        await create(service)
+        await service.stop()
+        image, service = await restart(store)
+        await service.stop()
+        for writes in range(6):
+            registry = store.handle()
+            store.cut_after_writes(writes)
+            with contextlib.suppress(RegistryUnavailable):  # the last cut comes after the start
+                await on(registry).start()
+            registry.crash()
+            store.heal()
+            before, (image, service) = image, await restart(store)
+            for index, state in image.topics["t"].partitions.items():
+                assert state.leader_epoch > before.topics["t"].partitions[index].leader_epoch
+            await check_whole(store, image)
+            await service.stop()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_process_that_lives_on_completes_a_half_made_topic_with_its_next_command(writes: int) -> None:
+    async def story() -> None:
+        store = a_store()
+        images: list[ClusterImage] = []
+        service = on(store.handle(), images)
+        await service.start()
+        store.cut_after_writes(writes)
+        [result] = await create(service)
+        assert result.error is not None
+        assert result.error.code is ErrorCode.REQUEST_TIMED_OUT
+        store.heal()
+        [other] = await service.create_topics([NewTopic(name="u")])
+        assert other.error is None
+        assert sorted(images[-1].topics) == (["t", "u"] if writes else ["u"])
+        await service.delete_topics(["u"])
+        await check_whole(store, images[-1])
+
+    asyncio.run(story())
+
+
+def test_caller_that_goes_away_leaves_a_controller_that_knows_what_is_there() -> None:
+    async def story() -> None:
+        store = SimulatedRegistryStore(SimulatedRandomness(1), latency_ms_max=1.0)
+        images: list[ClusterImage] = []
+        service = on(store.handle(), images)
+        await service.start()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await create(service)
+        await service.create_topics([NewTopic(name="u")])
+        found = await paths_of_topics(store)
+        assert ("t" in images[-1].topics) == ("/brokers/topics/t" in found)
+        await service.delete_topics(["u"])
+        await check_whole(store, images[-1])
+
+    asyncio.run(story())
+
+
+def test_producer_ids_are_not_to_be_had_while_the_registry_is_away() -> None:
+    async def story() -> None:
+        store = a_store()
+        service = on(store.handle())
+        await service.start()
+        store.is_available = False
+        with pytest.raises(ApiError) as refused:
+            await service.allocate_producer_ids()
+        assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        store.heal()
+        assert await service.allocate_producer_ids() == range(1000)
+
+    asyncio.run(story())
+
+
+def test_block_whose_answer_was_lost_is_not_handed_out_again() -> None:
+    async def story() -> None:
+        store = a_store()
+        service = on(store.handle())
+        await service.start()
+        store.cut_after_writes(0, next_write_happens=True)
+        with pytest.raises(ApiError):
+            await service.allocate_producer_ids()
+        store.heal()
+        assert await service.allocate_producer_ids() == range(1000, 2000)
+
+    asyncio.run(story())
