@@ -1,0 +1,64 @@
+"""Topics as the command line shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidelog.cli.failure import CommandFailed
+from tidelog.cli.output import Row
+from tidelog.client import Admin, ClientConfig, ClientRuntime, Cluster, PartitionMetadata, TopicMetadata
+from tidelog.model import ErrorCode, Offset, TopicPartition
+
+
+async def described_topic(cluster: Cluster, config: ClientConfig, runtime: ClientRuntime, name: str) -> TopicMetadata:
+    """A topic that must exist; asking does not create it. Raises CommandFailed."""
+    [topic] = await described_topics(cluster, config, runtime, [name])
+    return topic
+
+
+async def described_topics(
+    cluster: Cluster, config: ClientConfig, runtime: ClientRuntime, names: Sequence[str]
+) -> list[TopicMetadata]:
+    """Topics that must exist, in this order. Raises CommandFailed."""
+    topics = []
+    for name, described in (await Admin(cluster, config, runtime).describe_topics(names)).items():
+        if isinstance(described, ErrorCode):
+            raise CommandFailed(f"topic {name!r}: {described.name}")
+        topics.append(described)
+    return topics
+
+
+def partitions_of(topic: TopicMetadata, index: int | None) -> list[TopicPartition]:
+    """One partition of a topic, or all. Raises CommandFailed for one that is not there."""
+    if index is not None and index >= len(topic.partitions):
+        raise CommandFailed(f"topic {topic.name!r} has {len(topic.partitions)} partition(s), no {index}")
+    return [TopicPartition(topic.name, each.index) for each in topic.partitions if index in {None, each.index}]
+
+
+PARTITION_COLUMNS = (
+    "topic",
+    "partition",
+    "leader",
+    "leader_epoch",
+    "replicas",
+    "isr",
+    "log_start_offset",
+    "log_end_offset",
+)
+
+
+def partition_row(
+    topic: str, partition: PartitionMetadata, offsets: Mapping[TopicPartition, tuple[Offset, Offset]]
+) -> Row:
+    """What is known of a partition; offsets only where it has a leader who could be asked."""
+    start, end = offsets.get(TopicPartition(topic, partition.index), (None, None))
+    return {
+        "topic": topic,
+        "partition": partition.index,
+        "leader": partition.leader.broker_id if partition.has_leader else None,
+        "leader_epoch": partition.leader.leader_epoch,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "log_start_offset": start,
+        "log_end_offset": end,
+    }

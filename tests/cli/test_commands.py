@@ -1,0 +1,217 @@
+"""produce, consume and topics against a running broker."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.compatibility.processes import TidelogProcess
+from tidelog.cli.main import main
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with TidelogProcess(tmp_path_factory.mktemp("cli") / "data") as process:
+        yield process.bootstrap
+
+
+class Shell:
+    """Runs commands as a shell would, in this process."""
+
+    def __init__(self, bootstrap: str, capture: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._bootstrap = bootstrap
+        self._capture = capture
+        self._monkeypatch = monkeypatch
+        self.exit_code = 0
+        self.errors = ""
+
+    def __call__(self, *words: str, stdin: bytes = b"") -> bytes:
+        """What the command writes to stdout; its exit code and errors are kept."""
+        self._monkeypatch.setenv("TIDELOG_BOOTSTRAP", self._bootstrap)
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        try:
+            self.exit_code = main(words)
+        except SystemExit as exited:
+            self.exit_code = int(exited.code or 0)
+        captured = self._capture.readouterr()
+        self.errors = captured.err.decode()
+        return captured.out
+
+    def ok(self, *words: str, stdin: bytes = b"") -> bytes:
+        """The same for a command that must succeed."""
+        out = self(*words, stdin=stdin)
+        assert self.exit_code == 0, self.errors
+        return out
+
+
+@pytest.fixture
+def shell(bootstrap: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    return Shell(bootstrap, capfdbinary, monkeypatch)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+
+
+def test_lines_go_in_and_come_out(shell: Shell, topic: str) -> None:
+    shell.ok("produce", "-t", topic, stdin=b"one\ntwo\n\nthree")
+    assert shell.ok("consume", "-t", topic, "-e") == b"one\ntwo\n\nthree\n"
+
+
+def test_keys_headers_and_nulls_survive_the_way_through_json(shell: Shell, topic: str) -> None:
+    shell.ok("produce", "-t", topic, "-K", ":", "-Z", "-H", "a=1", stdin=b"k:v\ngone:\n")
+    shell.ok("produce", "-t", topic, stdin=b"\xff\xfe")
+    copied = shell.ok("consume", "-t", topic, "-e", "-J")
+    shell.ok("produce", "-t", f"{topic}-copy", "-J", stdin=copied)
+    again = shell.ok("consume", "-t", f"{topic}-copy", "-e", "-J")
+    assert [json.loads(line) | {"topic": topic} for line in again.splitlines()] == list(
+        map(json.loads, copied.splitlines())
+    )
+    first, second, third = map(json.loads, copied.splitlines())
+    assert (first["key"], first["value"], first["headers"]) == ("k", "v", [{"name": "a", "value": "1"}])
+    assert second["value"] is None
+    assert third["value_base64"] == "//4="
+
+
+def test_a_format_prints_what_kcat_would(shell: Shell, topic: str) -> None:
+    shell.ok("produce", "-t", topic, "-k", "key", stdin=b"value")
+    assert (
+        shell.ok("consume", "-t", topic, "-e", "-f", r"%t-%p@%o %k=%s (%S)\n")
+        == f"{topic}-0@0 key=value (5)\n".encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "printed"),
+    [
+        (["-o", "2"], b"2\n3\n"),
+        (["-o", "-1"], b"3\n"),
+        (["-o", "end"], b""),
+        (["-o", "-99"], b"0\n1\n2\n3\n"),
+        (["-c", "2"], b"0\n1\n"),
+    ],
+)
+def test_reading_starts_and_ends_where_it_is_told(shell: Shell, topic: str, where: list[str], printed: bytes) -> None:
+    shell.ok("produce", "-t", topic, stdin=b"0\n1\n2\n3\n")
+    assert shell.ok("consume", "-t", topic, "-e", *where) == printed
+
+
+def test_reading_between_two_times(shell: Shell, topic: str) -> None:
+    lines = b"".join(b'{"value": "%d", "timestamp_ms": %d}\n' % (n, 1_700_000_000_000 + n) for n in range(5))
+    shell.ok("produce", "-t", topic, "-J", stdin=lines)
+    assert shell.ok("consume", "-t", topic, "-e", "-o", "s@1700000000001", "-o", "e@1700000000003") == b"1\n2\n"
+
+
+def test_records_go_to_the_partition_that_was_named(shell: Shell, topic: str) -> None:
+    shell.ok("topics", "create", topic, "--partitions", "3")
+    shell.ok("produce", "-t", topic, "-p", "2", stdin=b"here")
+    assert shell.ok("consume", "-t", topic, "-p", "2", "-e") == b"here\n"
+    assert shell.ok("consume", "-t", topic, "-p", "1", "-e") == b""
+
+
+def test_files_are_one_record_each_unless_their_lines_are_wanted(shell: Shell, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1\n2\n")
+    shell.ok("produce", "-t", topic, str(tmp_path / "a"))
+    shell.ok("produce", "-t", topic, "-l", str(tmp_path / "a"))
+    assert shell.ok("consume", "-t", topic, "-e", "-D", "|") == b"1\n2\n|1|2|"
+
+
+def test_verbose_tells_where_each_record_is(shell: Shell, topic: str) -> None:
+    assert shell.ok("produce", "-t", topic, "-v", stdin=b"a\nb\n") == f"{topic}-0@0\n{topic}-0@1\n".encode()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec(shell: Shell, topic: str, codec: str) -> None:
+    shell.ok("produce", "-t", topic, "-z", codec, stdin=b"squeeze " * 100)
+    assert shell.ok("consume", "-t", topic, "-e") == b"squeeze " * 100 + b"\n"
+
+
+def test_records_before_a_bad_line_are_sent(shell: Shell, topic: str) -> None:
+    shell("produce", "-t", topic, "-J", stdin=b'{"value": "good"}\nnonsense\n')
+    assert shell.exit_code == 2
+    assert "not JSON" in shell.errors
+    assert shell.ok("consume", "-t", topic, "-e") == b"good\n"
+
+
+def test_a_topic_is_made_listed_described_and_deleted(shell: Shell, topic: str) -> None:
+    shell.ok("topics", "create", topic, "--partitions", "2", "--config", "retention.ms=1000")
+    assert topic in shell.ok("topics", "list").decode().split()
+    [described] = json.loads(shell.ok("topics", "describe", topic, "--format", "json"))
+    assert described["topic"] == topic
+    assert [partition["leader"] for partition in described["partitions"]] == [1, 1]
+    shell.ok("topics", "delete", topic)
+    assert topic not in shell.ok("topics", "list").decode().split()
+
+
+def test_making_a_topic_twice_fails_unless_that_is_fine(shell: Shell, topic: str) -> None:
+    shell.ok("topics", "create", topic)
+    shell("topics", "create", topic)
+    assert shell.exit_code == 1
+    assert "TOPIC_ALREADY_EXISTS" in shell.errors
+    shell.ok("topics", "create", topic, "--if-not-exists")
+
+
+def test_deleting_what_is_not_there_fails_unless_that_is_fine(shell: Shell, topic: str) -> None:
+    shell("topics", "delete", topic)
+    assert shell.exit_code == 1
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in shell.errors
+    shell.ok("topics", "delete", topic, "--if-exists")
+
+
+def test_describing_or_reading_what_is_not_there_fails_and_does_not_create_it(shell: Shell, topic: str) -> None:
+    shell("topics", "describe", topic)
+    assert shell.exit_code == 1
+    shell("consume", "-t", topic, "-e")
+    assert shell.exit_code == 1
+    assert topic in shell.errors
+    assert topic not in shell.ok("topics", "list").decode().split()
+
+
+def test_describe_as_a_table_has_a_line_per_partition(shell: Shell, topic: str) -> None:
+    shell.ok("topics", "create", topic, "--partitions", "2")
+    heading, *lines = shell.ok("topics", "describe", topic).decode().splitlines()
+    assert heading.split() == [
+        "TOPIC",
+        "PARTITION",
+        "LEADER",
+        "LEADER-EPOCH",
+        "REPLICAS",
+        "ISR",
+        "LOG-START-OFFSET",
+        "LOG-END-OFFSET",
+    ]
+    assert [line.split()[:3] for line in lines] == [[topic, "0", "1"], [topic, "1", "1"]]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["consume", "-t", "x", "-o", "middle"],
+        ["consume", "-t", "x", "-f", "%q"],
+        ["consume"],
+        ["produce", "-t", "x", "-H", "nonsense"],
+        ["produce", "-t", "x", "-X", "lingr.ms=1"],
+        ["topics", "create", "x", "--partitions", "0"],
+        ["topics"],
+    ],
+)
+def test_nonsense_is_refused_with_exit_code_2_before_anything_happens(shell: Shell, words: list[str]) -> None:
+    assert shell(*words) == b""
+    assert shell.exit_code == 2
+    assert shell.errors
+    assert "Traceback" not in shell.errors
+
+
+def test_nobody_at_the_address_is_a_failure_with_a_sentence(shell: Shell) -> None:
+    shell("produce", "-t", "x", "-b", "127.0.0.1:1", "-X", "max.block.ms=300", stdin=b"x")
+    assert shell.exit_code == 1
+    assert "127.0.0.1:1" in shell.errors
+    assert "Traceback" not in shell.errors
