@@ -21,6 +21,14 @@ SMALL = replace(CONFIG, segment_bytes=400, index_interval_bytes=0)
 NOW = 1_700_000_000_000
 
 
+def new_disk() -> SimulatedDisk:
+    """A disk on which the log directory itself is durable."""
+    disk = SimulatedDisk()
+    disk.mkdir("/data")
+    disk.fsync_dir("/")
+    return disk
+
+
 def batch(
     *values: str,
     timestamps: tuple[int, ...] | None = None,

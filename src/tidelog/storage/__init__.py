@@ -1,5 +1,6 @@
 """One partition's log on a disk, in Kafka's own formats. Synchronous, told the time, knows no high watermark of its own."""
 
+from tidelog.storage.directory import CheckpointWriting, FoundPartition, LogDirectory, Removal, WrongDirectory
 from tidelog.storage.epoch_cache import EpochEndOffset
 from tidelog.storage.flush import Flush
 from tidelog.storage.log import PartitionLog
@@ -12,17 +13,22 @@ from tidelog.storage.values import Appended, DirectoryHealth, Opening, Retired, 
 __all__ = [
     "AbortedTransaction",
     "Appended",
+    "CheckpointWriting",
     "DirectoryHealth",
     "EpochEndOffset",
     "Flush",
+    "FoundPartition",
     "InconsistentTopicId",
+    "LogDirectory",
     "Opening",
     "Origin",
     "PartitionLog",
     "ProducerState",
     "ProducerStates",
+    "Removal",
     "Retired",
     "Segment",
     "TimestampedOffset",
+    "WrongDirectory",
     "read_topic_id",
 ]

@@ -16,31 +16,29 @@ from tidelog.config import LogConfig
 from tidelog.model import NO_TIMESTAMP, ApiError, ErrorCode, LeaderEpoch, Offset, TimestampMs, TopicPartition, invariant
 from tidelog.records.batch import (
     APPEND_TIME_BIT,
-    HEADER_SIZE,
     LENGTH_OVERHEAD,
     BatchHeader,
     CorruptBatch,
-    crc_holds,
-    headers,
     read_header,
     stamp,
 )
 from tidelog.records.control import Marker
-from tidelog.runtime import Disk, DiskFull, File, StorageFailure
+from tidelog.runtime import Disk, DiskFull, StorageFailure
 from tidelog.runtime.disk import Buffer
-from tidelog.storage.checkpoints import encode_epochs
+from tidelog.storage.durability import Durability
 from tidelog.storage.epoch_cache import EpochEndOffset
 from tidelog.storage.flush import Flush
 from tidelog.storage.lookup import find_by_timestamp, find_max_timestamp
 from tidelog.storage.metadata_file import keep_topic_id
-from tidelog.storage.names import LEADER_EPOCH_CHECKPOINT
 from tidelog.storage.producer_state import CachedBatch, Origin, ProducerStates
 from tidelog.storage.recovery import LoadedLog, load_log
+from tidelog.storage.replicated import check_replicated
 from tidelog.storage.retention import count_deletable
 from tidelog.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from tidelog.storage.snapshots import marker_of, producers_at
 from tidelog.storage.swap import commit_swap, finish_swap
 from tidelog.storage.transaction_index import AbortedTransaction
+from tidelog.storage.truncation_point import TruncationPoint
 from tidelog.storage.values import Appended, Opening, Retired, TimestampedOffset
 
 
@@ -62,32 +60,25 @@ class PartitionLog:
         self.topic_id = opening.topic_id
         self.config = config
         self._health = opening.health
-        self._before_lowering = opening.before_lowering
         self._segments = loaded.segments
         self._bases = [segment.base_offset for segment in loaded.segments]
         self._active = loaded.segments[-1]
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._snapshots = loaded.snapshots
-        self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = loaded.log_end_offset
-        self.recovery_point = loaded.recovery_point
-        self.settled_end_offset = loaded.log_end_offset
-        """End of what may be acknowledged: the log end, but while a flush that flush.messages asked for is outstanding it stands still."""
-        # Up to here batches are on the disk; the recovery point lags behind it while a sealed segment's indexes are not.
-        self._flushed_end_offset = loaded.recovery_point
-        self._oldest_unflushed_ms: TimestampMs | None = None
-        self._unflushed_sealed = loaded.unflushed_sealed
-        self._unflushed_snapshots: list[File] = []
-        self._unflushed_metadata: list[File] = []
-        self._are_epochs_unflushed = loaded.are_epochs_changed
-        self._are_names_unflushed = loaded.are_names_changed
-        self._is_directory_unflushed = loaded.are_names_changed
-        self._is_flush_wanted = bool(loaded.unflushed_sealed)
-        self._outstanding: list[Flush] = []
-        self._to_close: list[Segment] = []
+        self._truncation_point = TruncationPoint(disk, directory, opening)
         self._retired: list[Retired] = []
         self._roll_after_ms = self._compute_roll_after_ms()
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self._durability = durability = Durability(
+            disk, directory, opening.health, flush_messages=config.flush_messages
+        )
+        durability.restart(loaded.log_end_offset, loaded.recovery_point)
+        durability.sealed = loaded.unflushed_sealed
+        durability.are_epochs_unflushed = loaded.are_epochs_changed
+        durability.are_names_unflushed = durability.is_directory_unflushed = loaded.are_names_changed
+        durability.is_wanted = bool(loaded.unflushed_sealed)
 
     @classmethod
     def open(
@@ -111,10 +102,20 @@ class PartitionLog:
             raise
         log = cls(disk, directory, topic_partition, config, opening, loaded)
         if metadata is not None:
-            log._unflushed_metadata.append(metadata)
+            log._durability.small_files.append(metadata)
         return log
 
     # What is in the log.
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Below it the log is durable with all that belongs to it; after a crash it is read again from here."""
+        return self._durability.recovery_point
+
+    @property
+    def settled_end_offset(self) -> Offset:
+        """End of what may be acknowledged: the log end, but it stands still while a flush that flush.messages asks for is outstanding."""
+        return self._durability.settled_end_offset
 
     @property
     def size_bytes(self) -> int:
@@ -179,16 +180,17 @@ class PartitionLog:
         if header.producer_id >= 0:
             self._note(header, marker)
         self._active.note(base_offset, last_offset, header.max_timestamp, size)
-        self._advance(last_offset + 1, now_ms)
+        self.log_end_offset = last_offset + 1
+        self._durability.advance(last_offset + 1, now_ms)
         append_time = header.max_timestamp if header.attributes & APPEND_TIME_BIT else NO_TIMESTAMP
-        return Appended(base_offset, last_offset, append_time, False, self._is_flush_wanted)
+        return Appended(base_offset, last_offset, append_time, False, self._durability.is_wanted)
 
     def append_as_follower(self, data: Buffer, *, now_ms: TimestampMs) -> Appended:
         """Write the leader's batches as they are; half a batch at the end is left out.
 
         Raises ApiError CORRUPT_MESSAGE for rot (nothing of it is stored), OFFSET_OUT_OF_RANGE for batches that do not continue the log.
         """
-        batches = self._check_replicated(data)
+        batches = check_replicated(data)
         if not batches:
             return Appended(self.log_end_offset, self.log_end_offset - 1)
         first = batches[0][1]
@@ -204,7 +206,7 @@ class PartitionLog:
                 self._roll_before(header, now_ms)
             pending.append((position, header))
         self._write_replicated(view, pending, now_ms)
-        return Appended(first.base_offset, batches[-1][1].last_offset, NO_TIMESTAMP, False, self._is_flush_wanted)
+        return Appended(first.base_offset, batches[-1][1].last_offset, NO_TIMESTAMP, False, self._durability.is_wanted)
 
     def assign_leader_epoch(self, leader_epoch: LeaderEpoch) -> None:
         """This replica leads from now on: the epoch begins at the log end, whether or not records come."""
@@ -232,7 +234,8 @@ class PartitionLog:
             for segment in self._segments[max(number, 0) :]:
                 position = segment.locate(offset)
                 if position is not None:
-                    return self._read_at(segment, position, max_bytes, end_offset, at_least_one=at_least_one)
+                    end = segment.size if end_offset == self.log_end_offset else segment.end_before(end_offset)
+                    return segment.read(position, end, max_bytes, at_least_one=at_least_one)
         except CorruptBatch as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         except StorageFailure as failure:
@@ -287,44 +290,24 @@ class PartitionLog:
     @property
     def is_flush_wanted(self) -> bool:
         """Whether something waits for a flush that is not under way: acknowledgements, a sealed segment, leader epochs."""
-        return self._is_flush_wanted
+        return self._durability.is_wanted
 
     def is_flush_due(self, now_ms: TimestampMs) -> bool:
         """Whether flush.ms has passed since the oldest batch that no flush covers."""
-        oldest, flush_ms = self._oldest_unflushed_ms, self.config.flush_ms
-        return oldest is not None and flush_ms is not None and now_ms - oldest >= flush_ms
+        return self._durability.is_due(now_ms, self.config.flush_ms)
 
     def start_flush(self) -> Flush | None:
         """The work that makes everything up to the log end durable, for the directory's thread; None if nothing is to be done."""
         self._health.check(self.directory)
-        self._is_flush_wanted = False
-        flush = self._collect_flush()
-        if not flush.files and not flush.directories and not flush.documents:
-            return None
-        self._oldest_unflushed_ms = None
-        self._unflushed_snapshots, self._unflushed_metadata = [], []
-        self._are_epochs_unflushed = self._are_names_unflushed = self._is_directory_unflushed = False
-        self._outstanding.append(flush)
-        return flush
+        return self._durability.start(self._active, self.log_end_offset, self._epochs)
 
     def on_flushed(self, flush: Flush) -> None:
         """Back on the loop after `flush.perform()`: the recovery point and what may be acknowledged move."""
-        self._outstanding.remove(flush)
-        for file in flush.close_after:
-            file.close()
-        if not self._outstanding:
-            self._close_waiting()
-        if not flush.is_performed:
-            self._are_epochs_unflushed = self._is_flush_wanted = True
-            return
-        done = set(map(id, flush.sealed))
-        self._unflushed_sealed = [segment for segment in self._unflushed_sealed if id(segment) not in done]
-        self._flushed_end_offset = max(self._flushed_end_offset, min(flush.end_offset, self.log_end_offset))
-        waiting = self._unflushed_sealed
-        self.recovery_point = (
-            min(self._flushed_end_offset, waiting[0].base_offset) if waiting else self._flushed_end_offset
-        )
-        self._settle()
+        self._durability.on_flushed(flush, self.log_end_offset)
+        if self._truncation_point.is_set:
+            self._truncation_point.maybe_remove(
+                recovery_point=self.recovery_point, log_start_offset=self.log_start_offset
+            )
 
     def take_retired(self) -> list[Retired]:
         """Files to be unlinked in the directory's thread, each not before its time; they are the caller's from now on."""
@@ -369,7 +352,7 @@ class PartitionLog:
             return False
         self.log_start_offset = offset
         if self._epochs.truncate_from_start(offset):
-            self._are_epochs_unflushed = True
+            self._durability.are_epochs_unflushed = True
         return True
 
     def truncate_to(self, offset: Offset, *, now_ms: TimestampMs = 0) -> bool:
@@ -379,7 +362,7 @@ class PartitionLog:
         end still removes epochs without records (KAFKA-10706).
         """
         if offset >= self.log_end_offset:
-            self._are_epochs_unflushed |= self._epochs.truncate_from_end(self.log_end_offset)
+            self._durability.are_epochs_unflushed |= self._epochs.truncate_from_end(self.log_end_offset)
             return False
         if offset < self._bases[0]:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
@@ -393,14 +376,18 @@ class PartitionLog:
         if end_offset < self.log_start_offset:
             self.truncate_fully_and_start_at(max(offset, self.log_start_offset), now_ms=now_ms)
             return True
-        self._lower_end(end_offset)
+        self.log_end_offset = end_offset
+        self._durability.lower(end_offset, self._segments)
+        self._durability.are_epochs_unflushed |= self._epochs.truncate_from_end(end_offset)
         self._rebuild_producers(now_ms)
         return True
 
     def truncate_fully_and_start_at(self, offset: Offset, *, now_ms: TimestampMs = 0) -> None:
         """Drop everything and go on, empty, at `offset`; epochs and producers go with the records."""
         try:
-            self._before_lowering(self.topic_partition, offset)
+            self._truncation_point.lower(
+                offset, recovery_point=self.recovery_point, log_start_offset=self.log_start_offset
+            )
             gone = self._segments
             self._retire_durably(gone, now_ms)
             self._snapshots.discard(list(self._snapshots.offsets))
@@ -408,11 +395,10 @@ class PartitionLog:
             self._disk.fsync_dir(self.directory)
         except StorageFailure as failure:
             raise self._failed(failure) from failure
-        self._are_epochs_unflushed |= self._epochs.clear()
+        self._durability.are_epochs_unflushed |= self._epochs.clear()
         self._producers = ProducerStates()
-        self._unflushed_sealed = []
         self.log_start_offset = self.log_end_offset = offset
-        self.recovery_point = self._flushed_end_offset = self.settled_end_offset = offset
+        self._durability.restart(offset, offset)
 
     def replace_segments(self, *, cleaned: Sequence[Offset], replaced: Sequence[Offset], now_ms: TimestampMs) -> None:
         """Put compacted segments, complete and durable in `.cleaned` files, in the place of the segments they were made from.
@@ -443,7 +429,8 @@ class PartitionLog:
         for segment in self._segments:
             segment.index_interval_bytes = config.index_interval_bytes
         self._roll_after_ms = self._compute_roll_after_ms()
-        self._settle()
+        self._durability.flush_messages = config.flush_messages
+        self._durability.settle(self.log_end_offset)
 
     def expire_producers(self, now_ms: TimestampMs) -> int:
         """Forget producers that have been silent for producer.id.expiration.ms; how many went."""
@@ -453,8 +440,8 @@ class PartitionLog:
         """End cleanly, synchronously: indexes in their files, a producer snapshot, everything flushed."""
         try:
             self._active.seal()
-            self._unflushed_snapshots.append(self._snapshots.write(self.log_end_offset, self._producers))
-            self._unflushed_sealed = [*self._unflushed_sealed, self._active]
+            self._durability.small_files.append(self._snapshots.write(self.log_end_offset, self._producers))
+            self._durability.sealed = [*self._durability.sealed, self._active]
             flush = self.start_flush()
             if flush is not None:
                 flush.perform()
@@ -467,17 +454,14 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Let go of all files without a last write: the directory failed, or the log is being deleted. Outstanding flushes are cancelled."""
-        for flush in self._outstanding:
-            flush.is_cancelled = True
-        self._to_close.extend(self._segments)
-        if not self._outstanding:
-            self._close_waiting()
+        self._durability.cancel()
+        self._durability.let_go(self._segments)
 
     # Appending, inside.
 
     def _answer_duplicate(self, duplicate: CachedBatch) -> Appended:
         append_time = duplicate.timestamp_ms if self.config.timestamp_type else NO_TIMESTAMP
-        return Appended(duplicate.base_offset, duplicate.last_offset, append_time, True, self._is_flush_wanted)
+        return Appended(duplicate.base_offset, duplicate.last_offset, append_time, True, self._durability.is_wanted)
 
     def _must_roll(self, header: BatchHeader, occupied: int, now_ms: TimestampMs) -> bool:
         """Whether a batch must not go into the active segment, of which `occupied` bytes are taken."""
@@ -505,21 +489,20 @@ class PartitionLog:
         old = self._active
         try:
             old.seal()
-            snapshot = self._snapshots.write(base_offset, self._producers)
-            self._unflushed_snapshots.append(snapshot)
+            self._durability.small_files.append(self._snapshots.write(base_offset, self._producers))
             fresh = self._new_segment(base_offset, now_ms)
         except StorageFailure as failure:
             raise self._failed(failure) from failure
-        self._unflushed_sealed.append(old)
+        self._durability.sealed.append(old)
         self._set_segments([*self._segments, fresh])
-        self._is_flush_wanted = True
+        self._durability.is_wanted = True
 
     def _new_segment(self, base_offset: Offset, now_ms: TimestampMs) -> Segment:
         segment = Segment(
             self._disk, self.directory, base_offset, index_interval_bytes=self.config.index_interval_bytes
         )
         segment.created_ms = now_ms
-        self._are_names_unflushed = True
+        self._durability.are_names_unflushed = True
         return segment
 
     def _write(self, chunks: Sequence[Buffer]) -> None:
@@ -547,41 +530,7 @@ class PartitionLog:
 
     def _note_epoch(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         if self._epochs.assign(leader_epoch, start_offset):
-            self._are_epochs_unflushed = self._is_flush_wanted = True
-
-    def _advance(self, log_end_offset: Offset, now_ms: TimestampMs) -> None:
-        self.log_end_offset = log_end_offset
-        if self._oldest_unflushed_ms is None:
-            self._oldest_unflushed_ms = now_ms
-        flush_messages = self.config.flush_messages
-        if flush_messages is None or log_end_offset - self._flushed_end_offset < flush_messages:
-            self.settled_end_offset = log_end_offset
-        else:
-            self._is_flush_wanted = True
-
-    def _settle(self) -> None:
-        flush_messages = self.config.flush_messages
-        if flush_messages is None or self.log_end_offset - self._flushed_end_offset < flush_messages:
-            self.settled_end_offset = self.log_end_offset
-        else:
-            self.settled_end_offset = max(self.settled_end_offset, self._flushed_end_offset)
-            self._is_flush_wanted = not self._outstanding
-
-    def _check_replicated(self, data: Buffer) -> list[tuple[int, BatchHeader]]:
-        try:
-            batches = list(headers(data))
-        except CorruptBatch as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-        next_offset = 0
-        for position, header in batches:
-            if not crc_holds(data, position, header):
-                raise ApiError(
-                    ErrorCode.CORRUPT_MESSAGE, f"the checksum of the batch at {header.base_offset} does not hold"
-                )
-            if header.base_offset < next_offset or header.last_offset_delta < 0:
-                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"offset {header.base_offset} comes after {next_offset - 1}")
-            next_offset = header.next_offset
-        return batches
+            self._durability.are_epochs_unflushed = self._durability.is_wanted = True
 
     def _restart_inside(self, first: BatchHeader) -> None:
         """The leader's log start may fall inside a batch: an empty follower then begins with the whole of it."""
@@ -604,57 +553,14 @@ class PartitionLog:
             if header.producer_id >= 0:
                 self._note(header, marker_of(header, view[position : position + header.size]))
             self._active.note(header.base_offset, header.last_offset, header.max_timestamp, header.size)
-        self._advance(batches[-1][1].next_offset, now_ms)
-
-    # Reading, inside.
-
-    def _read_at(
-        self, segment: Segment, position: int, max_bytes: int, end_offset: Offset, *, at_least_one: bool
-    ) -> bytes:
-        end = segment.size
-        if end_offset < self.log_end_offset:
-            end = segment.locate(end_offset) or (end if segment.base_offset < end_offset else 0)
-        if position >= end:
-            return b""
-        data = segment.file.pread(position, min(max_bytes, end - position)) if max_bytes > 0 else b""
-        prefix = data if len(data) >= LENGTH_OVERHEAD else segment.file.pread(position, LENGTH_OVERHEAD)
-        first_size = LENGTH_OVERHEAD + int.from_bytes(prefix[8:12], "big", signed=True)
-        if not HEADER_SIZE <= first_size <= end - position:
-            raise CorruptBatch(f"no batch at {position} of {segment.file.path}")
-        if first_size <= len(data):
-            return data
-        return segment.file.pread(position, first_size) if at_least_one else b""
-
-    # Flushing, inside.
-
-    def _collect_flush(self) -> Flush:
-        sealed = list(self._unflushed_sealed)
-        files = [file for segment in sealed for file in segment.files()]
-        files += self._unflushed_snapshots + self._unflushed_metadata
-        if self._flushed_end_offset < self.log_end_offset and self._active not in sealed:
-            files.append(self._active.file)
-        directories = [self.directory] if self._are_names_unflushed or sealed else []
-        if self._is_directory_unflushed:
-            directories.append(self.directory.rpartition("/")[0] or ".")
-        documents = []
-        if self._are_epochs_unflushed:
-            documents.append((f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}", encode_epochs(self._epochs.entries)))
-        return Flush(
-            disk=self._disk,
-            health=self._health,
-            end_offset=self.log_end_offset,
-            files=files,
-            directories=directories,
-            documents=documents,
-            sealed=sealed,
-            close_after=self._unflushed_snapshots + self._unflushed_metadata,
-        )
+        self.log_end_offset = batches[-1][1].next_offset
+        self._durability.advance(self.log_end_offset, now_ms)
 
     # Keeping it in shape, inside.
 
     def _cut(self, offset: Offset, now_ms: TimestampMs) -> Offset:
         """Remove everything from `offset` on; the new end. First the promise on disk is lowered, then whole segments go, then the rest."""
-        self._before_lowering(self.topic_partition, offset)
+        self._truncation_point.lower(offset, recovery_point=self.recovery_point, log_start_offset=self.log_start_offset)
         keep = max(bisect_right(self._bases, offset), 1)
         while keep > 1 and self._bases[keep - 1] >= offset:
             keep -= 1  # A segment that would be left empty goes too.
@@ -662,14 +568,6 @@ class PartitionLog:
         self._set_segments(self._segments[:keep])
         self._retire_durably(gone, now_ms)
         return self._active.truncate_to(offset)
-
-    def _lower_end(self, end_offset: Offset) -> None:
-        self.log_end_offset = end_offset
-        self._unflushed_sealed = [segment for segment in self._unflushed_sealed if segment in self._segments[:-1]]
-        self._flushed_end_offset = min(self._flushed_end_offset, end_offset)
-        self.recovery_point = min(self.recovery_point, end_offset)
-        self.settled_end_offset = min(self.settled_end_offset, end_offset)
-        self._are_epochs_unflushed |= self._epochs.truncate_from_end(end_offset)
 
     def _rebuild_producers(self, now_ms: TimestampMs) -> None:
         self._snapshots.discard_after(self.log_end_offset)
@@ -692,17 +590,14 @@ class PartitionLog:
 
     def _retire(self, gone: Iterable[Segment], now_ms: TimestampMs) -> None:
         """Take segments' files out of the log's sight, to be unlinked after file.delete.delay.ms."""
+        not_before_ms = now_ms + self.config.file_delete_delay_ms
+        self._durability.are_names_unflushed = True
         try:
             for segment in gone:
-                not_before_ms = now_ms + self.config.file_delete_delay_ms
                 self._retired.extend(Retired(path, not_before_ms) for path in segment.retire())
-                self._to_close.append(segment)
+                self._durability.let_go((segment,))
         except StorageFailure as failure:
             raise self._failed(failure) from failure
-        self._are_names_unflushed = True
-        self._unflushed_sealed = [segment for segment in self._unflushed_sealed if segment not in self._to_close]
-        if not self._outstanding:
-            self._close_waiting()
 
     def _retire_durably(self, gone: Sequence[Segment], now_ms: TimestampMs) -> None:
         """The last one first and each made durable, so that a crash in between leaves no hole."""
@@ -720,11 +615,6 @@ class PartitionLog:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._active = segments[-1]
-
-    def _close_waiting(self) -> None:
-        for segment in self._to_close:
-            segment.close()
-        self._to_close.clear()
 
     def _failed(self, failure: StorageFailure) -> StorageFailure:
         if not isinstance(failure, DiskFull):

@@ -7,7 +7,7 @@ be interrupted and begun again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidelog.config import LogConfig
@@ -22,6 +22,7 @@ from tidelog.storage.scan import ScannedBatch, read_batch, scan_batches, scan_he
 from tidelog.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from tidelog.storage.snapshots import SnapshotFiles, marker_of, producers_at
 from tidelog.storage.swap import resolve_interrupted_swaps
+from tidelog.storage.truncation_point import read_truncation_point
 from tidelog.storage.values import Opening
 
 NO_END: Final = 1 << 63
@@ -46,6 +47,13 @@ class LoadedLog:
 
 def load_log(disk: Disk, directory: str, config: LogConfig, opening: Opening, now_ms: TimestampMs) -> LoadedLog:
     """Open what is in `directory`, or begin an empty log there."""
+    truncated_to = read_truncation_point(disk, directory)
+    if truncated_to is not None and not opening.is_clean:
+        opening = replace(
+            opening,
+            recovery_point=min(opening.recovery_point, truncated_to),
+            log_start_offset=min(opening.log_start_offset, truncated_to),
+        )
     return _Loader(disk, directory, config, opening, now_ms).load()
 
 
@@ -69,9 +77,12 @@ class _Loader:
         self._epochs = LeaderEpochCache(stored_epochs or ())
         unsound, log_end_offset = self._load_indexes()
         first = self._first_to_recover(is_tail_sound=log_end_offset is not None)
-        for number in unsound:
+        if 0 < first < len(self._segments) and self._segments[first].base_offset == self._opening.recovery_point:
+            # The segment before was flushed to its last batch, but perhaps sealed only after that: its indexes may be half written.
+            unsound.append(first - 1)
+        for number in sorted(set(unsound)):
             if number < first:
-                self._rebuild_indexes(self._segments[number], self._end_of(number))
+                self._rebuild_indexes(self._segments[number])
         if stored_epochs is None:
             self._rebuild_epochs(first)
         if first < len(self._segments):
@@ -146,7 +157,7 @@ class _Loader:
             first -= 1
         return first
 
-    def _rebuild_indexes(self, segment: Segment, end_offset: Offset) -> None:
+    def _rebuild_indexes(self, segment: Segment) -> None:
         """Write the indexes of a durable segment anew. Damage in it is left alone, for the reader to find."""
         end = segment.file.size()
         producers = self._producers_at(segment.base_offset)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tidelog.model import NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs
-from tidelog.records.batch import BatchHeader
+from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader, CorruptBatch
 from tidelog.runtime import Disk, File, FileMissing
 from tidelog.runtime.disk import Buffer
 from tidelog.storage.names import (
@@ -152,6 +152,24 @@ class Segment:
             if position is None:
                 return locate(self._file, self.offset_index.position_before(offset), self.size, offset)
         return position
+
+    def end_before(self, offset: Offset) -> int:
+        """Position after the last batch that ends before `offset`. Raises CorruptBatch."""
+        position = self.locate(offset)
+        return self.size if position is None else position
+
+    def read(self, position: int, end: int, max_bytes: int, *, at_least_one: bool) -> bytes:
+        """Up to `max_bytes` of [position, end), but if `at_least_one` no less than the first batch. Raises CorruptBatch."""
+        if position >= end:
+            return b""
+        data = self._file.pread(position, min(max_bytes, end - position)) if max_bytes > 0 else b""
+        prefix = data if len(data) >= LENGTH_OVERHEAD else self._file.pread(position, LENGTH_OVERHEAD)
+        first_size = LENGTH_OVERHEAD + int.from_bytes(prefix[8:12], "big", signed=True)
+        if not HEADER_SIZE <= first_size <= end - position:
+            raise CorruptBatch(f"no batch at {position} of {self._file.path}")
+        if first_size <= len(data):
+            return data
+        return self._file.pread(position, first_size) if at_least_one else b""
 
     def scan_headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Every batch header from the boundary `position` on. Raises CorruptBatch."""

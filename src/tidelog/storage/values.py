@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelog.model import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition
+from tidelog.model import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicId
 from tidelog.runtime import StorageFailure
 
 
@@ -20,8 +19,6 @@ class Opening:
     topic_id: TopicId | None = None
     health: DirectoryHealth = field(default_factory=lambda: DirectoryHealth())
     """Shared by all logs of the directory."""
-    before_lowering: Callable[[TopicPartition, Offset], None] = lambda _partition, _offset: None
-    """Called before a truncation, so that no checkpoint on disk promises more than the log will hold."""
 
 
 class Appended(NamedTuple):
