@@ -1,3 +1,5 @@
+"""A broker's settings: Kafka's names and defaults, and refusals that say what would be right."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Listeners: how they are written, and which fit together."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""A topic's settings on top of its broker's."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The syntax of server.properties is Java's."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""What the controller decides, by literal values."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Replicas lie where Kafka would lay them."""
+
 from __future__ import annotations
 
 from collections import Counter

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeAlias
 
 from tidelog.config import BrokerConfig, Listener
 from tidelog.controller import layout
@@ -33,6 +33,8 @@ from tidelog.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 
+Publish: TypeAlias = Callable[[ClusterImage], Awaitable[None] | None]
+
 ATTEMPTS_MAX: Final = 10  # of a compare-and-set that others keep winning
 
 
@@ -45,7 +47,7 @@ class BrokerIdTaken(Exception):
 
 
 class ControllerService:
-    """The controller's side of one broker. `publish` hears of every image before the call that made it returns."""
+    """The controller's side of one broker. `publish` hears of every image, and is waited for, before the call that made it returns."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class ControllerService:
         registry: Registry,
         randomness: Randomness,
         clock: Clock,
-        publish: Callable[[ClusterImage], None],
+        publish: Publish,
     ) -> None:
         self._config = config
         self._registry = registry
@@ -169,7 +171,7 @@ class ControllerService:
             await reign.write(write)
         controller.image = decision.image
         if decision.image is not before:
-            self._publish(decision.image)
+            await self._publish_image(decision.image)
         if isinstance(command, DeleteTopics):
             gone = [before.topics[name] for name in before.topics if name not in decision.image.topics]
             await self._finish_deletions(reign, [topic.name for topic in gone])
@@ -201,9 +203,14 @@ class ControllerService:
             await self._reign.write(write)
         self._restarted = frozenset()
         controller.image = decision.image
+        await self._publish_image(controller.image)
         self._controller = controller
-        self._publish(controller.image)
         return self._reign, controller
+
+    async def _publish_image(self, image: ClusterImage) -> None:
+        published = self._publish(image)
+        if published is not None:
+            await published
 
     async def _register(self, endpoints: tuple[Listener, ...]) -> None:
         protocols = dict(self._config.listener_security_protocol_map)
