@@ -114,6 +114,7 @@ class TidelogProcess(RunningProcess):
     """`tidelog up` in a process of its own, ready to serve."""
 
     def __init__(self, data: Path, *options: str, port: int = 0) -> None:
+        self.log_dir = data / "broker-1"
         command = [sys.executable, "-m", "tidelog", "up", "--port", str(port), "--data", str(data), *options]
         super().__init__(command)
         try:
