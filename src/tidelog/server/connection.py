@@ -12,9 +12,8 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
-from tidelog.model import InvariantBroken
 from tidelog.runtime import Address, Clock
 from tidelog.runtime.logs import fields
 from tidelog.server.dispatcher import ConnectionRefused, Dispatcher, Frame
@@ -72,9 +71,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember who talks to whom."""
-        if not isinstance(transport, asyncio.Transport):
-            raise InvariantBroken("a stream connection was made over something that is no stream")
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports inherit from none of asyncio's.
         self._local = _address(transport.get_extra_info("sockname"))
         self._peer = _address(transport.get_extra_info("peername"))
 

@@ -1,0 +1,127 @@
+"""One node: what exists, who is given whom, and the order of start and stop.
+
+The order matters. Logs are recovered before the broker registers, so that nobody is sent to it in vain. Sockets are bound before it
+registers, so that the port it announces is real, but answer only afterwards. Stopping is the reverse: the registration goes, requests
+under way are finished, then everything is flushed, checkpointed and closed, and last the mark of a clean shutdown is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+
+from tidelog.broker.fetch_sessions import FetchSessionCache
+from tidelog.broker.handlers import bind_handlers
+from tidelog.broker.housekeeping import Housekeeping
+from tidelog.broker.image_follower import ImageFollower
+from tidelog.broker.log_cleaner import LogCleaner
+from tidelog.broker.log_directories import known_broker_id
+from tidelog.broker.metadata_cache import MetadataCache
+from tidelog.broker.node import Node
+from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.config import GENERATED_BROKER_ID, BrokerConfig
+from tidelog.config import Listener as ListenerSetting
+from tidelog.controller.service import ControllerService
+from tidelog.registry import Registry
+from tidelog.runtime import Address, Runtime, StorageFailure
+from tidelog.runtime.logs import fields
+from tidelog.server import ConnectionLimits, Dispatcher, Listener
+from tidelog.wire.codec import prepare
+
+logger = logging.getLogger(__name__)
+
+
+class Broker:
+    """Owns no partition state; owns the lifetime of the parts that do."""
+
+    def __init__(self, config: BrokerConfig, runtime: Runtime, registry: Registry) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._registry = registry
+        self._stop_requested = asyncio.Event()
+
+    def stop(self) -> None:
+        """Ask the broker to leave; `run` returns when it has."""
+        self._stop_requested.set()
+
+    async def run(self, *, on_ready: Callable[[Mapping[str, Address]], None]) -> None:
+        """Serve until `stop`; `on_ready` gets the bound address of each listener.
+
+        Raises NetworkFailure, StorageFailure, WrongDirectory, RegistryUnavailable or BrokerIdTaken when it cannot serve, and StorageFailure
+        when the last log directory has failed.
+        """
+        config = await with_broker_id(self._config, self._runtime, self._registry)
+        node = assemble(config, self._runtime, self._registry)
+        listeners = [self._listener(node, setting) for setting in config.listeners]
+        async with AsyncExitStack() as parts:
+            cluster_id = await node.controller.prepare()
+            await parts.enter_async_context(node.replicas.running(cluster_id))
+            for listener in listeners:
+                await parts.enter_async_context(listener.running())
+            parts.push_async_callback(node.controller.stop)
+            await node.controller.start(config.advertised([bound(listener) for listener in listeners]))
+            node.replicas.set_aside_strays()
+            await parts.enter_async_context(Housekeeping(config, self._runtime, node.replicas).running())
+            await parts.enter_async_context(LogCleaner(config, self._runtime, node.replicas).running())
+            for listener in listeners:
+                listener.serve()
+            logger.info("broker ready", extra=fields(broker_id=config.broker_id, cluster_id=cluster_id))
+            on_ready({listener.name: listener.address for listener in listeners})
+            await self._until_stopped(node.replicas)
+            logger.info("broker stopping", extra=fields(broker_id=config.broker_id))
+
+    def _listener(self, node: Node, setting: ListenerSetting) -> Listener:
+        limits = ConnectionLimits(
+            request_bytes_max=node.config.socket_request_max_bytes, idle_ms_max=node.config.connections_max_idle_ms
+        )
+        dispatcher = Dispatcher(bind_handlers(node), self._runtime.metrics)
+        return Listener(setting.name, Address(setting.host, setting.port), dispatcher, limits, self._runtime)
+
+    async def _until_stopped(self, replicas: ReplicaManager) -> None:
+        stopped = asyncio.ensure_future(self._stop_requested.wait())
+        failed = asyncio.ensure_future(replicas.all_directories_failed.wait())
+        try:
+            await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
+            if failed.done():
+                raise StorageFailure("use", ",".join(self._config.log_dirs), "every log directory has failed")
+        finally:
+            stopped.cancel()
+            failed.cancel()
+
+
+def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Node:
+    """Say who is given whom."""
+    prepare()  # Codecs are made before the first request needs them, since making one takes longer than the loop may be held.
+    metadata = MetadataCache()
+    replicas = ReplicaManager(config, runtime)
+    images = ImageFollower(config, metadata, replicas, runtime.clock)
+    controller = ControllerService(config, registry, runtime.randomness, runtime.clock, images.publish)
+    return Node(
+        config=config,
+        runtime=runtime,
+        metadata=metadata,
+        replicas=replicas,
+        controller=controller,
+        producer_ids=ProducerIds(controller.allocate_producer_ids),
+        fetch_sessions=FetchSessionCache(slots_max=config.fetch_session_slots),
+    )
+
+
+async def with_broker_id(config: BrokerConfig, runtime: Runtime, registry: Registry) -> BrokerConfig:
+    """The settings with a real broker id: the given one, the one the log directories remember, or a fresh one."""
+    if config.broker_id != GENERATED_BROKER_ID:
+        return config
+    broker_id = known_broker_id(config, runtime)
+    if broker_id is None:
+        nameless = ControllerService(config, registry, runtime.randomness, runtime.clock, lambda _: None)
+        broker_id = await nameless.generate_broker_id()
+    return dataclasses.replace(config, broker_id=broker_id)
+
+
+def bound(listener: Listener) -> ListenerSetting:
+    """A listener as it is really bound; a wildcard keeps its host, and clients are then told the address they dialled."""
+    return ListenerSetting(listener.name, listener.bind.host, listener.address.port)

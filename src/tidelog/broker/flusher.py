@@ -1,0 +1,75 @@
+"""Group commit: one thread per log directory, one fsync for everyone who waits.
+
+While an fsync is under way, partitions that want one gather; when it returns, all of them go into the next. So the rate of fsyncs is the
+disk's, not the producers', and each request waits for at most two of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+
+from tidelog.model import TopicPartition
+from tidelog.partition import Partition, PartitionEvent
+from tidelog.runtime import StorageFailure
+from tidelog.storage import Flush
+
+
+class DirectoryFlusher:
+    """Flushes the partitions of one log directory, in its thread."""
+
+    def __init__(
+        self,
+        thread: Executor,
+        *,
+        on_flushed: Callable[[Partition, list[PartitionEvent]], None],
+        on_failed: Callable[[StorageFailure], None],
+    ) -> None:
+        self._thread = thread
+        self._on_flushed = on_flushed
+        self._on_failed = on_failed
+        self._wanted: dict[TopicPartition, Partition] = {}
+        self._has_work = asyncio.Event()
+
+    def want(self, partition: Partition) -> None:
+        """Include the partition in the next fsync."""
+        self._wanted[partition.topic_partition] = partition
+        self._has_work.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve wishes until the block is left; those of that moment are still fulfilled."""
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self._run())
+            try:
+                yield
+            finally:
+                await self._flush_wanted()
+                task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await self._has_work.wait()
+            await self._flush_wanted()
+
+    async def _flush_wanted(self) -> None:
+        self._has_work.clear()
+        wanted, self._wanted = self._wanted, {}
+        flushes = [(partition, flush) for partition in wanted.values() if (flush := partition.log.start_flush())]
+        if not flushes:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._thread, _perform, [flush for _, flush in flushes])
+        except StorageFailure as failure:
+            self._on_failed(failure)
+            return
+        for partition, flush in flushes:
+            self._on_flushed(partition, partition.on_flushed(flush))
+
+
+def _perform(flushes: list[Flush]) -> None:
+    for flush in flushes:
+        flush.perform()

@@ -1,0 +1,41 @@
+"""One file per API, each opening with its versions and what each version added. `HANDLERS` is the only list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from types import ModuleType
+from typing import cast
+
+from tidelog.broker.handlers import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
+from tidelog.broker.node import Node
+from tidelog.model import invariant
+from tidelog.server import Handler
+from tidelog.wire.api import API_TABLE, ApiKey
+
+
+def handler_table(*modules: ModuleType) -> Mapping[ApiKey, ModuleType]:
+    """The modules by API key; two for one key, or a key the wire does not know, refuse to start."""
+    table = {module.API: module for module in modules}
+    invariant(len(table) == len(modules), "one handler per API")
+    invariant(set(table) == set(API_TABLE), "every API of the table has a handler, and no other")
+    return table
+
+
+HANDLERS = handler_table(
+    api_versions, create_topics, delete_topics, fetch, init_producer_id, list_offsets, metadata, produce
+)
+
+
+def bind_handlers(node: Node) -> dict[ApiKey, Handler]:
+    """The handlers of one node, ready for its dispatcher."""
+    return {key: cast("Handler", partial(module.handle, node)) for key, module in HANDLERS.items()}

@@ -1,0 +1,249 @@
+"""Fetch, versions 4 to 18.
+
+Behaviour: partitions are served in the order asked for, each up to its own limit, all together up to the response's; the first that has
+data gives at least one whole batch, however large (KIP-74). Too little data parks the request until enough is committed or the wait is
+over. Incremental sessions (KIP-227) leave out partitions with nothing new.
+
+v4: isolation level, aborted transactions (KIP-98).  v5: log start offset.  v7: sessions (KIP-227).  v9: current leader epoch (KIP-320).
+v10: zstd.  v11: rack, preferred replica (KIP-392).  v12: flexible, last fetched epoch and divergence (KIP-595).  v13: topic ids (KIP-516).
+v15: replica state (KIP-903).  v16: leader endpoints (KIP-951).  v17: directory ids (KIP-853).  v18: high watermark of the fetcher (KIP-1166).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchPartition,
+    FetchSession,
+    PartitionKey,
+    PartitionNews,
+)
+from tidelog.broker.handlers.isolation import isolation_level
+from tidelog.broker.node import Node
+from tidelog.model import NO_OFFSET, ApiError, ErrorCode, TopicPartition
+from tidelog.server import RequestContext
+from tidelog.wire.api import ApiKey
+from tidelog.wire.messages import fetch as messages
+from tidelog.wire.messages.fetch import FetchRequest, FetchResponse
+
+API = ApiKey.FETCH
+
+# What one request may occupy the loop with; a client that asked for more comes again.
+_PARTITION_BYTES_MAX: Final = 1 << 20
+_RESPONSE_BYTES_MAX: Final = 8 << 20
+_WAIT_MS_MAX: Final = 300_000
+
+
+@dataclass(slots=True)
+class _Served:
+    """One partition's part of the answer."""
+
+    partition: FetchPartition
+    data: messages.PartitionData
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes of records in it."""
+        return len(self.data.records or b"")
+
+    @property
+    def has_error(self) -> bool:
+        """Whether it must go out at once."""
+        return self.data.error_code is not ErrorCode.NONE
+
+    def news(self) -> PartitionNews:
+        """What a session wants to know of it."""
+        return PartitionNews(
+            self.partition, self.byte_count > 0, self.has_error, self.data.high_watermark, self.data.log_start_offset
+        )
+
+
+def handle(node: Node, context: RequestContext, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+    """Answer at once if there is enough to say, else when there is."""
+    if request.follower_id >= 0:
+        # Nobody replicates from us yet; a client that claims to be a replica would read uncommitted records.
+        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    try:
+        fetch = _Fetch(node, context, request)
+    except ApiError as error:
+        return _refused(error.code)
+    served = fetch.read()
+    if fetch.is_enough(served):
+        return fetch.answer(served)
+    return fetch.wait(served)
+
+
+class _Fetch:
+    """One fetch: the partitions it covers and how to read and answer them."""
+
+    def __init__(self, node: Node, context: RequestContext, request: FetchRequest) -> None:
+        self._node = node
+        self._request = request
+        self._isolation = isolation_level(request.isolation_level)
+        self._uses_topic_ids = context.version >= 13
+        self._deadline_ms = node.runtime.clock.monotonic_ms() + min(request.max_wait_ms, _WAIT_MS_MAX)
+        self._is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+        self._session: FetchSession | None = None
+        self._partitions = self._wanted()
+
+    def _wanted(self) -> list[FetchPartition]:
+        """The partitions to serve; continues or drops the session the request names. Raises ApiError."""
+        sessions = self._node.fetch_sessions
+        asked = list(self._asked())
+        if self._is_full:
+            if self._request.session_id != NO_SESSION:
+                sessions.close(self._request.session_id)
+            return asked
+        self._session = sessions.resume(
+            self._request.session_id,
+            self._request.session_epoch,
+            uses_topic_ids=self._uses_topic_ids,
+            now_ms=self._node.runtime.clock.monotonic_ms(),
+        )
+        self._session.merge(asked, self._forgotten())
+        return list(self._session.partitions.values())
+
+    def _asked(self) -> Iterator[FetchPartition]:
+        for topic in self._request.topics:
+            for partition in topic.partitions:
+                yield FetchPartition(
+                    key=PartitionKey(topic.topic, topic.topic_id, partition.partition),
+                    fetch_offset=partition.fetch_offset,
+                    max_bytes=partition.partition_max_bytes,
+                    current_leader_epoch=partition.current_leader_epoch,
+                    last_fetched_epoch=partition.last_fetched_epoch,
+                    log_start_offset=partition.log_start_offset,
+                )
+
+    def _forgotten(self) -> Iterator[PartitionKey]:
+        for topic in self._request.forgotten_topics_data:
+            for index in topic.partitions:
+                yield PartitionKey(topic.topic, topic.topic_id, index)
+
+    def read(self) -> list[_Served]:
+        """Read every partition under the limits, in order."""
+        budget = min(self._request.max_bytes, self._node.config.fetch_max_bytes, _RESPONSE_BYTES_MAX)
+        has_data = False
+        served = []
+        for partition in self._partitions:
+            item = self._read_one(partition, budget, at_least_one=not has_data)
+            budget = max(0, budget - item.byte_count)
+            has_data = has_data or item.byte_count > 0
+            served.append(item)
+        return served
+
+    def _read_one(self, partition: FetchPartition, budget: int, *, at_least_one: bool) -> _Served:
+        index = partition.key.index
+        try:
+            name = self._node.metadata.topic_name(partition.key.topic, partition.key.topic_id)
+            replica = self._node.replicas.partition(TopicPartition(name, index))
+            read = replica.read(
+                partition.fetch_offset,
+                max_bytes=max(0, min(partition.max_bytes, budget, _PARTITION_BYTES_MAX)),
+                isolation=self._isolation,
+                current_leader_epoch=partition.current_leader_epoch,
+                at_least_one=at_least_one,
+            )
+        except ApiError as error:
+            return _Served(partition, _failed(index, error.code))
+        aborted = read.aborted_transactions
+        return _Served(
+            partition,
+            messages.PartitionData(
+                partition_index=index,
+                error_code=ErrorCode.NONE,
+                high_watermark=read.high_watermark,
+                last_stable_offset=read.last_stable_offset,
+                log_start_offset=read.log_start_offset,
+                aborted_transactions=None
+                if aborted is None
+                else tuple(
+                    messages.AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
+                    for txn in aborted
+                ),
+                records=read.records,
+            ),
+        )
+
+    def is_enough(self, served: list[_Served]) -> bool:
+        """Whether the answer must not wait: enough bytes, an error, nothing asked for, or no time left."""
+        if not served or self._node.runtime.clock.monotonic_ms() >= self._deadline_ms:
+            return True
+        byte_count = 0
+        for item in served:
+            if item.has_error:
+                return True
+            byte_count += item.byte_count
+        return byte_count >= self._request.min_bytes
+
+    async def wait(self, served: list[_Served]) -> FetchResponse:
+        """Park until the answer is worth sending."""
+        keys = [self._topic_partition(item.partition) for item in served]
+        while not self.is_enough(served):
+            left_ms = self._deadline_ms - self._node.runtime.clock.monotonic_ms()
+            await self._node.replicas.fetch_waiters.changed(keys, timeout_s=max(left_ms, 0) / 1000)
+            served = self.read()
+        return self.answer(served)
+
+    def _topic_partition(self, partition: FetchPartition) -> TopicPartition:
+        key = partition.key
+        return TopicPartition(self._node.metadata.topic_name(key.topic, key.topic_id), key.index)
+
+    def answer(self, served: list[_Served]) -> FetchResponse:
+        """Wrap up, creating or continuing the session."""
+        session = self._session
+        if session is not None:
+            news = session.select(item.news() for item in served)
+            return _response(session.session_id, [item for item, is_news in zip(served, news, strict=True) if is_news])
+        if self._request.session_epoch == INITIAL_EPOCH:
+            session = self._node.fetch_sessions.create(
+                1 + self._node.runtime.randomness.below(2**31 - 1),
+                self._partitions,
+                uses_topic_ids=self._uses_topic_ids,
+                now_ms=self._node.runtime.clock.monotonic_ms(),
+            )
+            if session is not None:
+                session.select(item.news() for item in served)
+        return _response(NO_SESSION if session is None else session.session_id, served)
+
+
+def _refused(code: ErrorCode) -> FetchResponse:
+    return FetchResponse(throttle_time_ms=0, error_code=code, responses=())
+
+
+def _failed(index: int, code: ErrorCode) -> messages.PartitionData:
+    return messages.PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=NO_OFFSET,
+        last_stable_offset=NO_OFFSET,
+        log_start_offset=NO_OFFSET,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _response(session_id: int, served: list[_Served]) -> FetchResponse:
+    """Group neighbours of one topic; a topic may appear twice when the session's order has split it."""
+    topics: list[messages.FetchableTopicResponse] = []
+    group: list[messages.PartitionData] = []
+    key: PartitionKey | None = None
+    for item in served:
+        if key is not None and (key.topic, key.topic_id) != (item.partition.key.topic, item.partition.key.topic_id):
+            topics.append(_topic(key, group))
+            group = []
+        key = item.partition.key
+        group.append(item.data)
+    if key is not None:
+        topics.append(_topic(key, group))
+    return FetchResponse(throttle_time_ms=0, session_id=session_id, responses=tuple(topics))
+
+
+def _topic(key: PartitionKey, partitions: list[messages.PartitionData]) -> messages.FetchableTopicResponse:
+    return messages.FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=tuple(partitions))

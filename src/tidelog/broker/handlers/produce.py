@@ -1,0 +1,166 @@
+"""Produce, versions 3 to 13.
+
+Behaviour: each partition's batch is validated and appended by itself; a partition that fails keeps its own error while the others go on.
+acks=0 is never answered (an error closes the connection, so that the client looks for the leader again), acks=1 is answered once the log
+holds the batch as durably as its flush settings ask, acks=all once the high watermark has passed it, or with REQUEST_TIMED_OUT while the
+data stays in the log.
+
+v3: record batches of magic 2, transactional id (KIP-98).  v4: storage errors.  v5: log start offset.  v6: throttling moves to the client
+(KIP-219).  v7: zstd (KIP-110).  v8: record errors and messages (KIP-467).  v9: flexible.  v10: the current leader in tagged fields
+(KIP-951).  v11, v12: transactions (KIP-890).  v13: topic ids (KIP-516).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from tidelog.broker.node import Node
+from tidelog.model import NO_LEADER_EPOCH, NO_OFFSET, Acks, ApiError, ErrorCode, LeaderEpoch, Offset, TopicPartition
+from tidelog.partition import Partition
+from tidelog.records.validation import InvalidRecords
+from tidelog.server import ConnectionRefused, RequestContext
+from tidelog.wire.api import ApiKey
+from tidelog.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+API = ApiKey.PRODUCE
+_ACKS: Final = {acks.value: acks for acks in Acks}
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What became of one partition of the request so far."""
+
+    response: PartitionProduceResponse
+    partition: Partition | None = None  # Set where a batch was appended that has yet to settle.
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    next_offset: Offset = NO_OFFSET
+
+    def is_settled(self, acks: Acks) -> bool:
+        """Whether this partition keeps nobody waiting; a lost leadership ends the wait as well."""
+        if self.partition is None:
+            return True
+        try:
+            self.partition.check_still_leader(self.leader_epoch)
+        except ApiError as error:
+            self.fail(error.code)
+            return True
+        return self.partition.is_settled(self.next_offset, acks)
+
+    def fail(self, code: ErrorCode) -> None:
+        """Put an error in the place of the success that was not to be."""
+        self.response = _failure(self.response.index, ApiError(code))
+        self.partition = None
+
+
+_Outcomes: TypeAlias = list[tuple[TopicProduceData, list[_Outcome]]]
+
+
+def handle(
+    node: Node, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    """Append everything, then answer at once or when the slowest partition has settled."""
+    acks = _ACKS.get(request.acks)
+    outcomes = [(topic, _append_topic(node, context, topic, acks)) for topic in request.topic_data]
+    if acks is None:
+        return _response(outcomes)
+    if acks is Acks.NONE:
+        _refuse_failures(outcomes)
+        return None
+    waiting = [outcome for _, topic in outcomes for outcome in topic if not outcome.is_settled(acks)]
+    return _settled(node, request, acks, outcomes, waiting) if waiting else _response(outcomes)
+
+
+def _append_topic(node: Node, context: RequestContext, topic: TopicProduceData, acks: Acks | None) -> list[_Outcome]:
+    try:
+        name = node.metadata.topic_name(topic.name, topic.topic_id)
+    except ApiError as error:
+        return [_Outcome(_failure(data.index, error)) for data in topic.partition_data]
+    return [_append(node, context, name, data, acks) for data in topic.partition_data]
+
+
+def _append(node: Node, context: RequestContext, topic: str, data: PartitionProduceData, acks: Acks | None) -> _Outcome:
+    if acks is None:
+        return _Outcome(_failure(data.index, ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1")))
+    if not data.records:
+        return _Outcome(_failure(data.index, ApiError(ErrorCode.INVALID_RECORD, "a partition without a record batch")))
+    try:
+        partition, appended = node.replicas.append(
+            TopicPartition(topic, data.index), data.records, acks=acks, produce_version=context.version
+        )
+    except ApiError as error:
+        return _Outcome(_failure(data.index, error))
+    response = PartitionProduceResponse(
+        index=data.index,
+        error_code=ErrorCode.NONE,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.append_time_ms,
+        log_start_offset=partition.log.log_start_offset,
+    )
+    return _Outcome(response, partition, partition.leader_epoch, appended.last_offset + 1)
+
+
+async def _settled(
+    node: Node, request: ProduceRequest, acks: Acks, outcomes: _Outcomes, waiting: list[_Outcome]
+) -> ProduceResponse:
+    """Wait for the partitions that lack acknowledgements, at most as long as the client said."""
+    deadline_ms = node.runtime.clock.monotonic_ms() + request.timeout_ms
+    while waiting:
+        left_ms = deadline_ms - node.runtime.clock.monotonic_ms()
+        if left_ms <= 0:
+            for outcome in waiting:
+                outcome.fail(ErrorCode.REQUEST_TIMED_OUT)
+            break
+        keys = [outcome.partition.topic_partition for outcome in waiting if outcome.partition is not None]
+        await node.replicas.produce_waiters.changed(keys, timeout_s=left_ms / 1000)
+        waiting = [outcome for outcome in waiting if not outcome.is_settled(acks)]
+    return _response(outcomes)
+
+
+def _refuse_failures(outcomes: _Outcomes) -> None:
+    """Nobody hears of an error with acks=0, so the connection is closed and the client looks for the leader anew."""
+    for topic, partitions in outcomes:
+        for outcome in partitions:
+            if outcome.response.error_code is not ErrorCode.NONE:
+                name = topic.name or topic.topic_id
+                raise ConnectionRefused(
+                    f"acks=0 to {name}-{outcome.response.index}: {outcome.response.error_code.name}"
+                )
+
+
+def _response(outcomes: _Outcomes) -> ProduceResponse:
+    return ProduceResponse(
+        responses=tuple(
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=tuple([outcome.response for outcome in partitions]),
+            )
+            for topic, partitions in outcomes
+        )
+    )
+
+
+def _failure(index: int, error: ApiError) -> PartitionProduceResponse:
+    record_errors: tuple[BatchIndexAndErrorMessage, ...] = ()
+    if isinstance(error, InvalidRecords):
+        record_errors = tuple(
+            BatchIndexAndErrorMessage(batch_index=record.batch_index, batch_index_error_message=record.message)
+            for record in error.record_errors
+        )
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=NO_OFFSET,
+        record_errors=record_errors,
+        error_message=error.message,
+    )

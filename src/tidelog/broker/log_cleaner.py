@@ -1,0 +1,114 @@
+"""Runs compaction: picks the dirtiest log, has a child process rewrite it, and swaps the result in on the loop.
+
+The child writes `.cleaned` files only. If the log changed in a way that makes them worthless meanwhile (it was deleted, or cut), they
+are forgotten; the next start removes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.config import BrokerConfig
+from tidelog.model import TopicPartition
+from tidelog.partition import Partition
+from tidelog.records import CorruptBatch
+from tidelog.runtime import Runtime, StorageFailure
+from tidelog.runtime.logs import fields
+from tidelog.storage import LogDirectory
+from tidelog.storage.compaction import CleanResult, clean
+from tidelog.storage.compaction_facts import can_replace, compaction_facts
+from tidelog.storage.compaction_plan import Assessment, CompactionPlan, assess, choose, plan_compaction
+from tidelog.storage.key_offsets import ENTRY_BYTES
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LogCleaner:
+    """One compaction at a time for the whole broker."""
+
+    config: BrokerConfig
+    runtime: Runtime
+    replicas: ReplicaManager
+    _uncleanable: set[TopicPartition] = field(default_factory=set)  # A damaged batch was met; compacting would hide it.
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Compact whatever is due until the block is left."""
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self._run()) if self.config.log_cleaner_enable else None
+            try:
+                yield
+            finally:
+                if task is not None:
+                    task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            if not await self.clean_one():
+                await asyncio.sleep(self.config.log_cleaner_backoff_ms / 1000)
+
+    async def clean_one(self) -> bool:
+        """Compact the log that needs it most; False where none does."""
+        assessed = list(self._assessments())
+        chosen = choose([assessment for assessment, _, _ in assessed])
+        if chosen is None:
+            return False
+        partition, directory = next((p, d) for assessment, p, d in assessed if assessment is chosen)
+        keys_max = max(1, self.config.log_cleaner_dedupe_buffer_bytes // ENTRY_BYTES)
+        plan = plan_compaction(chosen, keys_max=keys_max, now_ms=self.runtime.clock.wall_ms())
+        result = await self._clean(partition, directory, plan)
+        if result is None:
+            return False
+        return self._swap(partition, directory, result)
+
+    def _assessments(self) -> Iterator[tuple[Assessment, Partition, LogDirectory]]:
+        now_ms = self.runtime.clock.wall_ms()
+        for partition, directory in self.replicas.partitions():
+            if not partition.log.config.is_compacted or partition.topic_partition in self._uncleanable:
+                continue
+            facts = compaction_facts(partition.log, last_stable_offset=partition.last_stable_offset)
+            checkpoint = directory.cleaner_offsets.get(partition.topic_partition)
+            assessment = assess(facts, checkpoint=checkpoint, now_ms=now_ms)
+            if assessment is not None:
+                yield assessment, partition, directory
+
+    async def _clean(self, partition: Partition, directory: LogDirectory, plan: CompactionPlan) -> CleanResult | None:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self.runtime.disk.child(), clean, self.runtime.disk, plan)
+        except CorruptBatch as corrupt:
+            self._uncleanable.add(partition.topic_partition)
+            logger.error(
+                "compaction met a damaged batch", extra=fields(partition=partition.topic_partition, reason=corrupt)
+            )
+        except StorageFailure as failure:
+            self.replicas.on_directory_failed(directory, failure)
+        return None
+
+    def _swap(self, partition: Partition, directory: LogDirectory, result: CleanResult) -> bool:
+        log = partition.log
+        if not self.replicas.is_hosting(partition) or not can_replace(log, result.replaced):
+            return True
+        try:
+            log.replace_segments(cleaned=result.cleaned, replaced=result.replaced, now_ms=self.runtime.clock.wall_ms())
+        except StorageFailure as failure:
+            self.replicas.on_directory_failed(directory, failure)
+            return True
+        directory.cleaner_offsets[partition.topic_partition] = result.first_dirty_offset
+        logger.info(
+            "log compacted",
+            extra=fields(
+                partition=partition.topic_partition,
+                bytes_before=result.bytes_before,
+                bytes_after=result.bytes_after,
+                records_before=result.records_before,
+                records_after=result.records_after,
+            ),
+        )
+        return True

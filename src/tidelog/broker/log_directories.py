@@ -1,0 +1,72 @@
+"""Opening the log directories of a broker, and recovering what lies in them, before anybody is told that it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tidelog.config import BrokerConfig, LogConfig
+from tidelog.model import BrokerId
+from tidelog.runtime import Runtime, StorageFailure
+from tidelog.runtime.logs import fields
+from tidelog.storage import LogDirectory
+from tidelog.storage.checkpoints import DamagedCheckpoint, decode_meta_properties
+from tidelog.storage.names import META_PROPERTIES
+
+logger = logging.getLogger(__name__)
+
+
+def known_broker_id(config: BrokerConfig, runtime: Runtime) -> BrokerId | None:
+    """The broker id an earlier start has left in a log directory."""
+    for path in config.log_dirs:
+        try:
+            broker_id = decode_meta_properties(runtime.disk.read(f"{path}/{META_PROPERTIES}")).broker_id
+        except (StorageFailure, DamagedCheckpoint):
+            continue
+        if broker_id is not None:
+            return broker_id
+    return None
+
+
+async def open_directories(config: BrokerConfig, runtime: Runtime, cluster_id: str) -> list[LogDirectory]:
+    """The directories that work, each recovered in its own thread, side by side.
+
+    A directory whose disk fails is left out as long as another works. Raises StorageFailure when none does, WrongDirectory for one that
+    belongs to somebody else.
+    """
+    loop = asyncio.get_running_loop()
+
+    async def opened(path: str) -> LogDirectory | StorageFailure:
+        try:
+            thread = runtime.disk.thread(path)
+            return await loop.run_in_executor(thread, _open, config, runtime, path, cluster_id)
+        except StorageFailure as failure:
+            logger.error("log directory failed", extra=fields(directory=path, reason=failure))
+            return failure
+
+    async with asyncio.TaskGroup() as tasks:
+        opening = [tasks.create_task(opened(path)) for path in config.log_dirs]
+    results = [task.result() for task in opening]
+    directories = [result for result in results if isinstance(result, LogDirectory)]
+    failures = [result for result in results if isinstance(result, StorageFailure)]
+    if not directories:
+        raise failures[0]
+    return directories
+
+
+def _open(config: BrokerConfig, runtime: Runtime, path: str, cluster_id: str) -> LogDirectory:
+    directory = LogDirectory.open(runtime.disk, path, broker_id=config.broker_id, cluster_id=cluster_id)
+    # The topics' own settings come with the first image; recovery needs none of them.
+    defaults = LogConfig.from_properties({}, config)
+    try:
+        for found in directory.found():
+            now_ms = runtime.clock.wall_ms()
+            directory.open_log(found.topic_partition, defaults, now_ms=now_ms, topic_id=found.topic_id)
+    except StorageFailure:
+        directory.release()
+        raise
+    logger.info(
+        "log directory opened",
+        extra=fields(directory=path, log_count=len(directory.logs), is_clean=directory.is_clean),
+    )
+    return directory

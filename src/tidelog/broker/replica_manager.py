@@ -1,0 +1,285 @@
+"""The replicas this broker hosts: their directories, their partitions, and whoever waits on them.
+
+Owns the log directories and performs what partitions ask for (wake waiters, flush). A log directory that fails takes its partitions
+offline and nothing else; the broker goes on with the others and stops only when none is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from tidelog.broker.flusher import DirectoryFlusher
+from tidelog.broker.log_directories import open_directories
+from tidelog.broker.waiters import Waiters
+from tidelog.config import BrokerConfig, LogConfig
+from tidelog.model import (
+    Acks,
+    ApiError,
+    ErrorCode,
+    Offset,
+    TopicId,
+    TopicPartition,
+    invariant,
+)
+from tidelog.partition import (
+    FlushWanted,
+    HighWatermarkAdvanced,
+    Leadership,
+    LeadershipChanged,
+    LogEndAdvanced,
+    Partition,
+    PartitionEvent,
+)
+from tidelog.runtime import DiskFull, Runtime, StorageFailure
+from tidelog.runtime.disk import Buffer
+from tidelog.runtime.logs import fields
+from tidelog.storage import Appended, LogDirectory, PartitionLog
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Hosted:
+    """A replica and the directory that holds it."""
+
+    partition: Partition
+    directory: LogDirectory
+    flusher: DirectoryFlusher
+
+
+class ReplicaManager:
+    """Everything this broker stores. Lives from after recovery until every log is closed."""
+
+    def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._directories: list[LogDirectory] = []
+        self._failed: list[LogDirectory] = []
+        self._flushers: dict[str, DirectoryFlusher] = {}
+        self._hosted: dict[TopicPartition, _Hosted] = {}
+        self.produce_waiters: Waiters[TopicPartition] = Waiters()
+        self.fetch_waiters: Waiters[TopicPartition] = Waiters()
+        self.all_directories_failed = asyncio.Event()
+        self._bytes_in = runtime.metrics.counter("kafka_server_brokertopicmetrics_bytesin_total")
+
+    @asynccontextmanager
+    async def running(self, cluster_id: str) -> AsyncIterator[None]:
+        """Open and recover the log directories; flush on demand until the block is left; then close everything cleanly."""
+        self._directories = await open_directories(self._config, self._runtime, cluster_id)
+        try:
+            async with AsyncExitStack() as flushers:
+                for directory in self._directories:
+                    self._flushers[directory.path] = self._flusher(directory)
+                    await flushers.enter_async_context(self._flushers[directory.path].running())
+                yield
+        finally:
+            await self._close()
+
+    def _flusher(self, directory: LogDirectory) -> DirectoryFlusher:
+        return DirectoryFlusher(
+            self._runtime.disk.thread(directory.path),
+            on_flushed=self._perform_for,
+            on_failed=partial(self.on_directory_failed, directory),
+        )
+
+    async def _close(self) -> None:
+        loop = asyncio.get_running_loop()
+        for directory in self._directories:
+            if directory in self._failed:
+                directory.release()
+                continue
+            close = partial(directory.close_cleanly, self.high_watermarks(directory))
+            try:
+                await loop.run_in_executor(self._runtime.disk.thread(directory.path), close)
+            except StorageFailure as failure:
+                logger.error("no clean shutdown", extra=fields(directory=directory.path, reason=failure))
+
+    # Looking.
+
+    @property
+    def directories(self) -> list[LogDirectory]:
+        """All log directories, the failed ones included."""
+        return self._directories
+
+    def partitions(self) -> Iterator[tuple[Partition, LogDirectory]]:
+        """Every replica on a directory that works."""
+        for hosted in list(self._hosted.values()):
+            if hosted.directory.failure is None:
+                yield hosted.partition, hosted.directory
+
+    def partition(self, topic_partition: TopicPartition) -> Partition:
+        """The replica. Raises ApiError where it is not here."""
+        return self._require(topic_partition).partition
+
+    def _require(self, topic_partition: TopicPartition) -> _Hosted:
+        hosted = self._hosted.get(topic_partition)
+        if hosted is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return hosted
+
+    def is_hosting(self, partition: Partition) -> bool:
+        """Whether this very replica is still here; its topic may have been deleted meanwhile."""
+        hosted = self._hosted.get(partition.topic_partition)
+        return hosted is not None and hosted.partition is partition
+
+    # Writing.
+
+    def append(
+        self, topic_partition: TopicPartition, batch: Buffer, *, acks: Acks, produce_version: int
+    ) -> tuple[Partition, Appended]:
+        """Append a produced batch to the replica that leads. Raises ApiError."""
+        hosted = self._require(topic_partition)
+        invariant(not isinstance(batch, bytes), "a batch is stamped in place, so its frame is writable")
+        try:
+            appended, events = hosted.partition.append_as_leader(
+                batch,  # type: ignore[arg-type]  # the invariant above
+                acks=acks,
+                produce_version=produce_version,
+                now_ms=self._runtime.clock.wall_ms(),
+            )
+        except DiskFull as full:
+            logger.error("disk full", extra=fields(partition=topic_partition, reason=full.reason))
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on the broker's disk") from full
+        except StorageFailure as failure:
+            self.on_directory_failed(hosted.directory, failure)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        self._bytes_in.add(len(batch))
+        self._perform(hosted, events)
+        return hosted.partition, appended
+
+    def want_flush(self, partition: Partition) -> None:
+        """Flush the partition soon, because its time has come."""
+        hosted = self._hosted.get(partition.topic_partition)
+        if hosted is not None:
+            hosted.flusher.want(partition)
+
+    # What the controller tells.
+
+    def lead(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, leadership: Leadership
+    ) -> None:
+        """Host the replica, if it is not hosted yet, and lead it. A failed directory is taken offline, not raised."""
+        hosted = self._hosted.get(topic_partition)
+        try:
+            if hosted is None:
+                hosted = self._host(topic_partition, topic_id, config)
+            elif hosted.directory.failure is not None:
+                return
+            hosted.partition.reconfigure(config)
+            self._perform(hosted, hosted.partition.become_leader(leadership))
+        except StorageFailure as failure:
+            if hosted is not None:
+                self.on_directory_failed(hosted.directory, failure)
+            logger.error("replica unavailable", extra=fields(partition=topic_partition, reason=failure))
+
+    def drop(self, topic_partition: TopicPartition) -> None:
+        """Stop hosting a replica of a deleted topic and put its files out of sight; the thread removes them later."""
+        hosted = self._hosted.pop(topic_partition, None)
+        if hosted is None:
+            return
+        if hosted.directory.failure is None:
+            try:
+                hosted.directory.delete_log(topic_partition, unique=self._runtime.randomness.uuid())
+            except StorageFailure as failure:
+                self.on_directory_failed(hosted.directory, failure)
+        self._wake(topic_partition)
+        logger.info("replica deleted", extra=fields(partition=topic_partition))
+
+    def _host(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> _Hosted:
+        directory, log = self._find_or_create(topic_partition, topic_id, config)
+        checkpoint = directory.high_watermarks.get(topic_partition, 0)
+        partition = Partition(self._config.broker_id, log, high_watermark=checkpoint)
+        hosted = _Hosted(partition, directory, self._flushers[directory.path])
+        self._hosted[topic_partition] = hosted
+        return hosted
+
+    def _find_or_create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
+    ) -> tuple[LogDirectory, PartitionLog]:
+        for directory in self._online():
+            log = directory.logs.get(topic_partition)
+            if log is None:
+                continue
+            if log.topic_id is None or log.topic_id == topic_id:
+                return directory, log
+            # A topic of the same name was deleted and made anew while this broker was away (KIP-516).
+            directory.delete_log(topic_partition, unique=self._runtime.randomness.uuid())
+        directory = self._roomiest()
+        now_ms = self._runtime.clock.wall_ms()
+        return directory, directory.open_log(topic_partition, config, now_ms=now_ms, topic_id=topic_id)
+
+    def _roomiest(self) -> LogDirectory:
+        online = list(self._online())
+        if not online:
+            raise StorageFailure("create", "log.dirs", "every log directory has failed")
+        return min(online, key=lambda directory: len(directory.logs))
+
+    def _online(self) -> Iterator[LogDirectory]:
+        return (directory for directory in self._directories if directory.failure is None)
+
+    def set_aside_strays(self) -> None:
+        """Put logs of topics nobody knows out of sight, but keep them: a lost registry must not cost the records too."""
+        for directory in self._online():
+            for topic_partition in [key for key in directory.logs if key not in self._hosted]:
+                try:
+                    path = directory.set_aside_log(topic_partition, unique=self._runtime.randomness.uuid())
+                except StorageFailure as failure:
+                    self.on_directory_failed(directory, failure)
+                    break
+                logger.warning("log of an unknown topic set aside", extra=fields(partition=topic_partition, path=path))
+
+    def high_watermarks(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
+        """How far each partition on a directory is committed, for its checkpoint."""
+        return {
+            key: hosted.partition.high_watermark
+            for key, hosted in self._hosted.items()
+            if hosted.directory is directory
+        }
+
+    # Performing events.
+
+    def _perform_for(self, partition: Partition, events: list[PartitionEvent]) -> None:
+        if self.is_hosting(partition):
+            self._perform(self._hosted[partition.topic_partition], events)
+            self.produce_waiters.wake(
+                partition.topic_partition
+            )  # acks=1 waits for the flush, not for the high watermark.
+
+    def _perform(self, hosted: _Hosted, events: list[PartitionEvent]) -> None:
+        topic_partition = hosted.partition.topic_partition
+        for event in events:
+            match event:
+                case LogEndAdvanced():
+                    pass  # Nobody reads past the high watermark yet; followers will.
+                case HighWatermarkAdvanced():
+                    self._wake(topic_partition)
+                case FlushWanted():
+                    hosted.flusher.want(hosted.partition)
+                case LeadershipChanged(leader_epoch):
+                    self._wake(topic_partition)
+                    logger.info("leading", extra=fields(partition=topic_partition, leader_epoch=leader_epoch))
+
+    def _wake(self, topic_partition: TopicPartition) -> None:
+        self.produce_waiters.wake(topic_partition)
+        self.fetch_waiters.wake(topic_partition)
+
+    # Failing.
+
+    def on_directory_failed(self, directory: LogDirectory, failure: StorageFailure) -> None:
+        """Take a directory offline with everything on it; whoever waits there gets a storage error."""
+        if directory in self._failed:
+            return
+        self._failed.append(directory)
+        directory.health.fail(failure)
+        logger.error("log directory failed", extra=fields(directory=directory.path, reason=failure))
+        for topic_partition, hosted in self._hosted.items():
+            if hosted.directory is directory:
+                hosted.partition.go_offline()
+                self._wake(topic_partition)
+        if not any(True for _ in self._online()):
+            self.all_directories_failed.set()

@@ -1,0 +1,63 @@
+"""Requests parked until something changes about a partition, or until their time is up (Kafka calls this the purgatory).
+
+A waiter does not know what it waits for; it is woken and looks again. That keeps the conditions (high watermark reached, enough bytes,
+leadership lost) with the handlers that understand them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Waiters(Generic[Key]):
+    """Futures by what they wait on. Bounded by the connections: each parks at most one request."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, dict[asyncio.Future[None], None]] = {}
+        self.count = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody waits on anything."""
+        return not self._by_key
+
+    def wake(self, key: Key) -> None:
+        """Let everyone who waits on `key` look again."""
+        waiting = self._by_key.get(key)
+        if waiting:
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    async def changed(self, keys: Collection[Key], *, timeout_s: float) -> bool:
+        """Wait until any of `keys` is woken; False when the time was up first."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(timeout_s, _expire, future)
+        for key in keys:
+            self._by_key.setdefault(key, {})[future] = None
+        self.count += 1
+        try:
+            await future
+            return loop.time() < timer.when()
+        finally:
+            self.count -= 1
+            timer.cancel()
+            self._forget(future, keys)
+
+    def _forget(self, future: asyncio.Future[None], keys: Collection[Key]) -> None:
+        for key in keys:
+            waiting = self._by_key.get(key)
+            if waiting is not None:
+                waiting.pop(future, None)
+                if not waiting:
+                    del self._by_key[key]
+
+
+def _expire(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

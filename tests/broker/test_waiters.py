@@ -1,0 +1,48 @@
+"""Parked requests: woken by what they wait on, by nothing else, and never forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidelog.broker.waiters import Waiters
+
+
+async def _parked(waiters: Waiters[str], keys: list[str], timeout_s: float = 60.0) -> asyncio.Task[bool]:
+    task = asyncio.get_running_loop().create_task(waiters.changed(keys, timeout_s=timeout_s))
+    before = waiters.count
+    while waiters.count == before:
+        await asyncio.sleep(0)
+    return task
+
+
+def test_a_waiter_wakes_on_any_of_its_keys() -> None:
+    async def story() -> None:
+        waiters: Waiters[str] = Waiters()
+        task = await _parked(waiters, ["a", "b"])
+        waiters.wake("c")
+        waiters.wake("b")
+        assert await task
+        assert waiters.count == 0
+
+    asyncio.run(story())
+
+
+def test_a_waiter_whose_time_is_up_is_told_so() -> None:
+    async def story() -> None:
+        waiters: Waiters[str] = Waiters()
+        assert not await waiters.changed(["a"], timeout_s=0.001)
+        assert waiters.count == 0
+
+    asyncio.run(story())
+
+
+def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
+    async def story() -> None:
+        waiters: Waiters[str] = Waiters()
+        task = await _parked(waiters, ["a"])
+        task.cancel()
+        await asyncio.wait([task])
+        waiters.wake("a")
+        assert (waiters.count, waiters.is_empty) == (0, True)
+
+    asyncio.run(story())
