@@ -40,8 +40,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         case Codec.SNAPPY:
             return _compress_xerial(data)
         case Codec.LZ4:
-            # Java's reader refuses linked blocks, cramjam's default.
-            frame = cramjam.lz4.Compressor(level=level or 0, content_checksum=False, block_linked=False)
+            # Java's reader refuses linked blocks, cramjam's default. Level 9 means the fast compressor, as in KIP-390.
+            fast = level is None or level == _LZ4_FAST_LEVEL
+            frame = cramjam.lz4.Compressor(level=0 if fast else level, content_checksum=False, block_linked=False)
             frame.compress(bytes(data))
             return bytes(frame.finish())
         case Codec.ZSTD:
@@ -68,6 +69,7 @@ def decompress(codec: Codec, data: Buffer, *, max_bytes: int) -> bytes | bytearr
 
 _GZIP_WINDOW_BITS: Final = 31  # the largest window, plus 16 for a gzip header and trailer
 _ZSTD_LEVEL: Final = 3
+_LZ4_FAST_LEVEL: Final = 9
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
