@@ -18,17 +18,21 @@ from tidelog.cli.loops import loop_factory
 from tidelog.cli.process_log import configure_logging
 from tidelog.cli.up import Plan
 from tidelog.config import BrokerConfig, ConfigError, without_effect
+from tidelog.controller.service import BrokerIdTaken
 from tidelog.registry import RegistryUnavailable
 from tidelog.registry.sqlite import SqliteRegistry
 from tidelog.runtime import Address, NetworkFailure, StorageFailure
 from tidelog.runtime.logs import fields
 from tidelog.runtime.real import real_runtime
+from tidelog.storage import WrongDirectory
 
 STOP_WITHIN_S: Final = 2.7  # three seconds are promised; the rest is for the interpreter
 
 logger = logging.getLogger(__name__)
 
-_WORLD: Final = (NetworkFailure, StorageFailure, RegistryUnavailable)
+_WORLD: Final = (NetworkFailure, StorageFailure, WrongDirectory, RegistryUnavailable, BrokerIdTaken)
+"""What may keep a broker from serving without being a bug."""
+
 Announce = Callable[[str, Plan], None]
 
 
