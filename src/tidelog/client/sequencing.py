@@ -27,13 +27,16 @@ _EPOCH_MAX: Final = 32767
 class _PartitionSequence:
     """The numbering of one partition. `unacknowledged` is in order of number; members are on the wire or wait for a retry."""
 
-    __slots__ = ("identity", "needs_new_epoch", "next_sequence", "unacknowledged")
+    __slots__ = ("identity", "is_known", "needs_new_epoch", "next_sequence", "unacknowledged")
 
     def __init__(self, identity: ProducerIdentity) -> None:
         self.identity = identity
         self.next_sequence = 0
         self.unacknowledged: deque[OutgoingBatch] = deque()
         self.needs_new_epoch = False
+        # Whether the broker has acknowledged anything under this identity. Before, it takes any number as the first (KIP-360), so a
+        # second batch could be appended in place of a first that was refused; one batch at a time goes out until then.
+        self.is_known = False
 
     @property
     def is_quiet(self) -> bool:
@@ -43,6 +46,7 @@ class _PartitionSequence:
     def renumber(self, identity: ProducerIdentity) -> None:
         self.identity = identity
         self.needs_new_epoch = False
+        self.is_known = False
         self.next_sequence = 0
         for batch in self.unacknowledged:
             self.next_sequence = batch.number(identity, self.next_sequence)
@@ -87,7 +91,7 @@ class Sequencer:
         if batch.identity is not None:
             return batch if partition.unacknowledged[0] is batch else None
         has_stale_identity = partition.identity != self._identity and bool(partition.unacknowledged)
-        has_room = len(partition.unacknowledged) < IN_FLIGHT_MAX_IDEMPOTENT
+        has_room = len(partition.unacknowledged) < (IN_FLIGHT_MAX_IDEMPOTENT if partition.is_known else 1)
         return batch if has_room and not has_stale_identity else None
 
     def on_sent(self, batch: OutgoingBatch) -> None:
@@ -108,6 +112,7 @@ class Sequencer:
         """The batch is in the log."""
         partition = self._partitions[batch.topic_partition]
         partition.unacknowledged.remove(batch)
+        partition.is_known = True
         self._bump_if_quiet(partition)
 
     def on_given_up(self, batch: OutgoingBatch) -> None:
