@@ -55,6 +55,8 @@ class RealFile:
 
     def pwrite(self, position: int, chunks: Sequence[Buffer]) -> None:
         """Write all chunks one after the other from `position`, or raise."""
+        if position < 0:  # pwritev2 takes -1 for "where the cursor is" and would write there.
+            raise StorageFailure("write", self._path, os.strerror(errno.EINVAL))
         try:
             total = sum(map(len, chunks))
             if len(chunks) > _CHUNKS_MAX or os.pwritev(self._fd, chunks, position) != total:
@@ -70,6 +72,8 @@ class RealFile:
     def fsync(self) -> None:
         """Make contents and length durable."""
         with _failing("fsync", self._path):
+            if self._fd < 0:  # os.fsync would call it a ValueError.
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             os.fsync(self._fd)
 
     def close(self) -> None:

@@ -363,7 +363,12 @@ class SimulatedDisk:
         parts = _parts(path)
         if not parts:
             raise StorageFailure(operation, path, "Device or resource busy")
-        return Name(self._directory(operation, "/".join(parts[:-1])), parts[-1])
+        parent = self._find("/".join(parts[:-1]))
+        if parent is None:
+            raise FileMissing(operation, path, "No such file or directory")
+        if isinstance(parent, FileNode):
+            raise StorageFailure(operation, path, "Not a directory")
+        return Name(parent, parts[-1])
 
     def _place_for(self, operation: str, path: str) -> Name:
         place = self._place(operation, path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import errno
 from collections import deque
 from collections.abc import Iterable
 from contextvars import Context
@@ -58,6 +59,7 @@ class SimulatedTransport(asyncio.Transport):
         self._is_delivering = False
         self._is_write_paused = False
         self._is_closing = False
+        self._is_ending = False
         self._has_written_eof = False
         self._has_sent_fin = False
 
@@ -166,9 +168,10 @@ class SimulatedTransport(asyncio.Transport):
             return
         if segment is Signal.RESET:
             self._inbox.clear()
+            if self._buffer:  # Whoever is blocked in writing notices without reading.
+                self._loop.call_soon(self._on_reset, context=self._context)
+                return
         self._inbox.append(segment)
-        if segment is Signal.RESET and self._buffer:  # Whoever is blocked in writing notices even without reading.
-            self._is_reading = True
         self._schedule_delivery()
 
     def credit(self, size: int) -> None:
@@ -226,7 +229,7 @@ class SimulatedTransport(asyncio.Transport):
             return
         head = self._inbox.popleft()
         if head is Signal.RESET:
-            self._fail(ConnectionResetError(104, "Connection reset by peer"))
+            self._on_reset()
         elif head is Signal.FIN:
             self._on_eof()
         elif isinstance(head, bytes):
@@ -263,6 +266,9 @@ class SimulatedTransport(asyncio.Transport):
         if not keeps_open:
             self.close()
 
+    def _on_reset(self) -> None:
+        self._fail(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+
     def _fail(self, error: Exception | None) -> None:
         self._buffer.clear()
         self._buffered = 0
@@ -273,8 +279,6 @@ class SimulatedTransport(asyncio.Transport):
         if not self.is_gone and not self._is_ending:
             self._is_ending = True
             self._loop.call_soon(self._call_connection_lost, error, context=self._context)
-
-    _is_ending = False
 
     def _call_connection_lost(self, error: Exception | None) -> None:
         if not self.is_gone:
