@@ -145,6 +145,33 @@ def test_validating_publishes_and_writes_nothing(site: Site) -> None:
     site.run(registry.close())
 
 
+def test_validating_finds_what_creating_would_find(site: Site) -> None:
+    service = site.started()
+    wanted = [NewTopic(name="a.b", num_partitions=4), NewTopic(name="a_b"), NewTopic(name="!")]
+    good, colliding, bad = site.run(service.create_topics(wanted, validate_only=True))
+    assert (good.error, good.partition_count, good.topic_id) == (None, 4, None)
+    assert colliding.error is not None
+    assert colliding.error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert bad.error is not None
+
+
+def test_topics_of_one_request_collide_also_when_they_are_decided_apart(site: Site) -> None:
+    service = site.started()
+    wanted = [NewTopic(name=f"a.{number}") for number in range(25)] + [NewTopic(name="a_3"), NewTopic(name="a.4")]
+    results = site.run(service.create_topics(wanted))
+    codes = [None if result.error is None else result.error.code for result in results]
+    assert codes[:25] == [None] * 25
+    assert codes[25:] == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_ALREADY_EXISTS]
+    assert len(site.image.topics) == 25
+
+
+def test_request_for_too_many_partitions_is_refused_as_a_whole(site: Site) -> None:
+    service = site.started(dataclasses.replace(CONFIG, partitions_per_request_max=10))
+    results = site.run(service.create_topics([NewTopic(name="a", num_partitions=10), NewTopic(name="b")]))
+    assert [result.error and result.error.code for result in results] == [ErrorCode.POLICY_VIOLATION] * 2
+    assert site.image.topics == {}
+
+
 def test_restart_is_an_election(site: Site) -> None:
     service = site.started()
     site.run(service.create_topics([NewTopic(name="t", num_partitions=2, configs={"retention.ms": "-1"})]))

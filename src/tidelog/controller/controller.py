@@ -3,8 +3,8 @@
 A decision is a list of writes. Each write is atomic and guarded by the controller epoch; between two of them the process may die. So the
 writes are ordered so that what is there after any of them is something the next start completes:
 
-- Creating: settings and assignment first, then the partitions' states. An assignment without states is a topic whose partitions are new.
-- Deleting: the mark first, then the parts, then topic, settings and mark together. A marked topic is deleted further.
+- Creating: settings and assignment first, then the partitions' states. A partition without a state is a new one.
+- Deleting: the mark first, then the leaves, the topic, and the mark last. A marked topic is deleted further.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, TypeAlias, TypeVar
 
 from tidelog.config import BrokerConfig
@@ -20,11 +21,11 @@ from tidelog.controller.image import NO_BROKER, ClusterImage, PartitionState, To
 from tidelog.controller.placement import Assignment, place_replicas
 from tidelog.controller.topics import (
     NewTopic,
+    TakenNames,
     TopicResult,
     check_assignments,
     check_configs,
     check_name,
-    check_not_taken,
     counts,
 )
 from tidelog.model import ApiError, BrokerId, ErrorCode, TopicId
@@ -40,10 +41,9 @@ Write: TypeAlias = tuple[Operation, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopics:
-    """Make these topics, or only check that it could be done."""
+    """Make these topics. Whoever only wants to know whether they could be made performs none of the writes."""
 
     topics: Sequence[NewTopic]
-    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +65,12 @@ Command: TypeAlias = CreateTopics | DeleteTopics | ElectLeaders
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to write, in this order, what the cluster then is, and what to answer."""
+    """What to write, in this order, what the cluster then is, and what to answer.
 
-    writes: tuple[Write, ...]
+    Writes are encoded one by one as they are asked for: all states of a large topic take longer than the loop may be held.
+    """
+
+    writes: Iterable[Write]
     image: ClusterImage
     results: tuple[TopicResult, ...] = ()
 
@@ -83,53 +86,47 @@ class Controller:
     def decide(self, command: Command) -> Decision:
         """What follows from a command."""
         match command:
-            case CreateTopics(topics=topics, validate_only=validate_only):
-                return self._create(topics, validate_only=validate_only)
+            case CreateTopics(topics=topics):
+                return self._create(topics)
             case DeleteTopics(names=names):
                 return self._delete(names)
             case ElectLeaders(restarted=restarted):
                 return self._elect(restarted)
 
-    def _create(self, topics: Sequence[NewTopic], *, validate_only: bool) -> Decision:
-        if self._partitions_asked_for(topics) > self._config.partitions_per_request_max:
-            error = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-            refused = tuple(TopicResult(name=wanted.name, error=error) for wanted in topics)
-            return Decision(writes=(), image=self.image, results=refused)
-        image, writes, results = self.image, list[Write](), list[TopicResult]()
+    def _create(self, topics: Sequence[NewTopic]) -> Decision:
+        taken = TakenNames(self.image.topics)
+        made: list[TopicImage] = []
+        results: list[TopicResult] = []
         for wanted in topics:
             try:
-                topic = self._new_topic(wanted, image)
+                topic = self._new_topic(wanted, taken)
             except ApiError as error:
                 results.append(TopicResult(name=wanted.name, error=error))
                 continue
-            image = image.with_topics([topic])
-            writes += creation_writes(topic, image.controller_epoch)
+            taken.add(topic.name)
+            made.append(topic)
             results.append(
                 TopicResult(
                     name=topic.name,
-                    topic_id=None if validate_only else topic.topic_id,
+                    topic_id=topic.topic_id,
                     partition_count=len(topic.partitions),
                     replication_factor=topic.replication_factor,
                 )
             )
-        if validate_only:
-            return Decision(writes=(), image=self.image, results=tuple(results))
-        return Decision(writes=tuple(writes), image=image, results=tuple(results))
-
-    def _partitions_asked_for(self, topics: Sequence[NewTopic]) -> int:
-        default = self._config.num_partitions
-        return sum(
-            len(topic.assignments) or (topic.num_partitions if topic.num_partitions > 0 else default)
-            for topic in topics
+        epoch = self.image.controller_epoch
+        return Decision(
+            writes=(write for topic in made for write in creation_writes(topic, epoch)),
+            image=self.image.with_topics(made) if made else self.image,
+            results=tuple(results),
         )
 
-    def _new_topic(self, wanted: NewTopic, image: ClusterImage) -> TopicImage:
+    def _new_topic(self, wanted: NewTopic, taken: TakenNames) -> TopicImage:
         check_name(wanted.name)
-        check_not_taken(wanted.name, image.topics)
+        taken.check(wanted.name)
         configs = check_configs(wanted, self._config)
-        assignments = self._assignments(wanted, image)
+        assignments = self._assignments(wanted)
         topic_id = self._randomness.uuid()
-        live = image.brokers.keys()
+        live = frozenset(self.image.brokers)
         return TopicImage(
             name=wanted.name,
             topic_id=topic_id,
@@ -139,19 +136,20 @@ class Controller:
             },
         )
 
-    def _assignments(self, wanted: NewTopic, image: ClusterImage) -> list[Assignment]:
+    def _assignments(self, wanted: NewTopic) -> list[Assignment]:
+        brokers = self.image.brokers
         if wanted.assignments:
-            assignments = check_assignments(wanted, image.brokers)
+            assignments = check_assignments(wanted, brokers)
             self._check_policy(len(assignments))
             return assignments
         partition_count, replication_factor = counts(wanted, self._config)
         self._check_policy(partition_count)
         return place_replicas(
-            {broker_id: broker.rack for broker_id, broker in image.brokers.items()},
+            {broker_id: broker.rack for broker_id, broker in brokers.items()},
             partition_count=partition_count,
             replication_factor=replication_factor,
-            start=self._randomness.below(max(1, len(image.brokers))),
-            shift=self._randomness.below(max(1, len(image.brokers))),
+            start=self._randomness.below(max(1, len(brokers))),
+            shift=self._randomness.below(max(1, len(brokers))),
         )
 
     def _check_policy(self, partition_count: int) -> None:
@@ -165,8 +163,9 @@ class Controller:
     def _delete(self, names: Sequence[str]) -> Decision:
         results = [self._deletion(name) for name in names]
         gone = dict.fromkeys(result.name for result in results if result.error is None)
-        writes = tuple((Create(layout.deletion_path(name)),) for name in gone)
-        return Decision(writes=writes, image=self.image.without_topics(gone), results=tuple(results))
+        marks = [Create(layout.deletion_path(name)) for name in gone]
+        image = self.image.without_topics(gone) if gone else self.image
+        return Decision(writes=_chunks(marks, PARTITIONS_PER_WRITE), image=image, results=tuple(results))
 
     def _deletion(self, name: str) -> TopicResult:
         topic = self.image.topics.get(name)
@@ -179,7 +178,7 @@ class Controller:
         return TopicResult(name=name, topic_id=topic.topic_id)
 
     def _elect(self, restarted: frozenset[BrokerId]) -> Decision:
-        live = self.image.brokers.keys()
+        live = frozenset(self.image.brokers)
         operations: list[Operation] = []
         changed: list[TopicImage] = []
         for topic in self.image.topics.values():
@@ -193,14 +192,13 @@ class Controller:
             if elected:
                 changed.append(dataclasses.replace(topic, partitions={**topic.partitions, **elected}))
                 operations += election_operations(topic.name, elected, self.image.controller_epoch)
-        writes = tuple(_chunks(operations, PARTITIONS_PER_WRITE))
-        return Decision(writes=writes, image=self.image.with_topics(changed))
+        image = self.image.with_topics(changed) if changed else self.image
+        return Decision(writes=_chunks(operations, PARTITIONS_PER_WRITE), image=image)
 
 
-def new_partition(topic_id: TopicId, assignment: Assignment, live: Iterable[BrokerId]) -> PartitionState:
+def new_partition(topic_id: TopicId, assignment: Assignment, live: frozenset[BrokerId]) -> PartitionState:
     """A partition nobody has written to: led by its first live replica, all live ones in sync."""
-    alive = frozenset(live)
-    isr = tuple(broker for broker in assignment if broker in alive)
+    isr = tuple(broker for broker in assignment if broker in live)
     return PartitionState(
         topic_id=topic_id,
         assignment=assignment,
@@ -211,19 +209,18 @@ def new_partition(topic_id: TopicId, assignment: Assignment, live: Iterable[Brok
     )
 
 
-def elect(state: PartitionState, live: Iterable[BrokerId], *, unclean: bool) -> PartitionState:
+def elect(state: PartitionState, live: frozenset[BrokerId], *, unclean: bool) -> PartitionState:
     """The partition under its next leader: the first live replica of the ISR in order of assignment.
 
     Without one, the first live replica if `unclean` allows it to forget what only the others have; else nobody, and the ISR stays as it is,
     since only its members can come back cleanly.
     """
-    alive = frozenset(live)
-    clean = [broker for broker in state.assignment if broker in alive and broker in state.isr]
-    others = [broker for broker in state.assignment if broker in alive]
-    if clean:
-        leader, isr = clean[0], tuple(broker for broker in state.isr if broker in alive)
-    elif unclean and others:
-        leader, isr = others[0], (others[0],)
+    replicas = [broker for broker in state.assignment if broker in live]
+    in_sync = [broker for broker in replicas if broker in state.isr]
+    if in_sync:
+        leader, isr = in_sync[0], tuple(broker for broker in state.isr if broker in live)
+    elif unclean and replicas:
+        leader, isr = replicas[0], (replicas[0],)
     elif state.has_leader:
         leader, isr = NO_BROKER, state.isr
     else:
@@ -238,19 +235,17 @@ def elect(state: PartitionState, live: Iterable[BrokerId], *, unclean: bool) -> 
 
 
 def creation_writes(topic: TopicImage, controller_epoch: int) -> Iterator[Write]:
-    """The writes that make a topic: first what it is, then who leads its partitions."""
+    """The writes that make a topic: what it is, with its first partitions, then the other partitions. Mostly there are none."""
     assignments = {index: state.assignment for index, state in topic.partitions.items()}
-    yield (
+    head: Write = (
         Create(layout.topic_config_path(topic.name), layout.encode_configs(topic.configs)),
         Create(layout.topic_path(topic.name), layout.encode_topic(topic.topic_id, assignments)),
         Create(layout.partitions_path(topic.name)),
     )
     for chunk in _chunks(list(topic.partitions.items()), PARTITIONS_PER_WRITE):
-        yield tuple(
-            operation
-            for index, state in chunk
-            for operation in state_creation(topic.name, index, state, controller_epoch)
-        )
+        states = (state_creation(topic.name, index, state, controller_epoch) for index, state in chunk)
+        yield (*head, *chain.from_iterable(states))
+        head = ()
 
 
 def state_creation(topic: str, index: int, state: PartitionState, controller_epoch: int) -> Write:
@@ -274,9 +269,8 @@ def deletion_writes(topic: str, existing: Sequence[str]) -> Iterator[Write]:
     """The writes that remove a marked topic, whose nodes still there are `existing`: leaves first, the mark last."""
     last = (layout.topic_path(topic), layout.topic_config_path(topic), layout.deletion_path(topic))
     parts = sorted((path for path in existing if path not in last), reverse=True)
-    for chunk in _chunks(parts, 2 * PARTITIONS_PER_WRITE):
-        yield tuple(Delete(path) for path in chunk)
-    yield tuple(Delete(path) for path in last if path in existing)
+    ends = [path for path in last if path in existing]
+    return _chunks([Delete(path) for path in (*parts, *ends)], 2 * PARTITIONS_PER_WRITE)
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[tuple[T, ...]]:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from tidelog.config import BrokerConfig, Listener
 from tidelog.controller import layout
-from tidelog.controller.controller import Command, Controller, CreateTopics, Decision, DeleteTopics, ElectLeaders
+from tidelog.controller.controller import Command, Controller, CreateTopics, DeleteTopics, ElectLeaders
 from tidelog.controller.image import ClusterImage
 from tidelog.controller.reign import ControllerElsewhere, Fenced, Reign, elect_controller
-from tidelog.controller.topics import NewTopic, TopicResult
+from tidelog.controller.topics import NewTopic, TopicResult, check_request
 from tidelog.model import ApiError, BrokerId, ErrorCode
 from tidelog.registry import (
     BadVersion,
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 Publish: TypeAlias = Callable[[ClusterImage], Awaitable[None] | None]
 
 ATTEMPTS_MAX: Final = 10  # of a compare-and-set that others keep winning
+TOPICS_PER_SLICE: Final = 20  # decided without letting others run
 
 
 class BrokerIdTaken(Exception):
@@ -96,26 +98,24 @@ class ControllerService:
             await self._load_if_needed()
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicResult]:
-        """Make topics, each for itself; a result per topic, in order. They have leaders when this returns."""
+        """Make topics, each for itself; a result per topic, in order. They have leaders when this returns.
+
+        With `validate_only` the answer is the same, but for the topic ids, and nothing is made.
+        """
         try:
-            decision = await self._perform(CreateTopics(topics=topics, validate_only=validate_only))
+            check_request(topics, self._config)
+            async with self._translated(), self._queue:
+                return await (self._validate(topics) if validate_only else self._create(topics))
         except ApiError as error:
             return [TopicResult(name=topic.name, error=error) for topic in topics]
-        for result in decision.results:
-            if result.error is None and not validate_only:
-                logger.info("topic created", extra=fields(topic=result.name, partition_count=result.partition_count))
-        return list(decision.results)
 
     async def delete_topics(self, names: Sequence[str]) -> list[TopicResult]:
         """Delete topics, each for itself; a result per name, in order. They are gone from the image when this returns."""
         try:
-            decision = await self._perform(DeleteTopics(names=names))
+            async with self._translated(), self._queue:
+                return await self._delete(names)
         except ApiError as error:
             return [TopicResult(name=name, error=error) for name in names]
-        for result in decision.results:
-            if result.error is None:
-                logger.info("topic deleted", extra=fields(topic=result.name))
-        return list(decision.results)
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that nobody else ever gets. Raises ApiError when none can be had now."""
@@ -143,45 +143,74 @@ class ControllerService:
             self._controller = self._reign = None
             await self._registry.close()
 
-    async def _perform(self, command: Command) -> Decision:
-        async with self._queue:
-            try:
-                return await self._perform_now(command)
-            except RegistryUnavailable as error:
-                logger.warning("registry unavailable", extra=fields(reason=error.reason))
-                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
-            except (Fenced, ControllerElsewhere, SessionExpired) as error:
-                self._reign = None
-                logger.warning("no longer controller", extra=fields(reason=error))
-                raise ApiError(ErrorCode.NOT_CONTROLLER, str(error)) from error
-            except layout.MalformedNode as error:
-                logger.warning("registry cannot be read", extra=fields(reason=error))
-                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
-            except RegistryError as error:
-                # Somebody wrote what only the controller writes; the next command reads it.
-                logger.warning("registry changed under the controller", extra=fields(reason=error))
-                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+    async def _validate(self, topics: Sequence[NewTopic]) -> list[TopicResult]:
+        _, controller = await self._load_if_needed()
+        trial = Controller(self._config, controller.image, self._randomness)
+        results: list[TopicResult] = []
+        for some in _slices(topics):
+            decision = trial.decide(CreateTopics(topics=some))
+            trial.image = decision.image
+            results += [dataclasses.replace(result, topic_id=None) for result in decision.results]
+            await asyncio.sleep(0)
+        return results
 
-    async def _perform_now(self, command: Command) -> Decision:
+    async def _create(self, topics: Sequence[NewTopic]) -> list[TopicResult]:
         reign, controller = await self._load_if_needed()
-        before = controller.image
-        decision = controller.decide(command)
+        before, self._controller = controller.image, None
+        results: list[TopicResult] = []
+        for some in _slices(topics):
+            results += await self._perform(reign, controller, CreateTopics(topics=some))
+        if controller.image is not before:
+            await self._publish_image(controller.image)
+        self._controller = controller
+        for result in results:
+            if result.error is None:
+                logger.info("topic created", extra=fields(topic=result.name, partition_count=result.partition_count))
+        return results
+
+    async def _delete(self, names: Sequence[str]) -> list[TopicResult]:
+        reign, controller = await self._load_if_needed()
         self._controller = None
+        results = await self._perform(reign, controller, DeleteTopics(names=names))
+        gone = [result.name for result in results if result.error is None]
+        if gone:
+            await self._publish_image(controller.image)
+            await self._finish_deletions(reign, list(dict.fromkeys(gone)))
+        self._controller = controller
+        return list(results)
+
+    async def _perform(self, reign: Reign, controller: Controller, command: Command) -> tuple[TopicResult, ...]:
+        decision = controller.decide(command)
         for write in decision.writes:
             await reign.write(write)
         controller.image = decision.image
-        if decision.image is not before:
-            await self._publish_image(decision.image)
-        if isinstance(command, DeleteTopics):
-            gone = [before.topics[name] for name in before.topics if name not in decision.image.topics]
-            await self._finish_deletions(reign, [topic.name for topic in gone])
-        self._controller = controller
-        return decision
+        return decision.results
+
+    @contextlib.asynccontextmanager
+    async def _translated(self) -> AsyncIterator[None]:
+        """Say in the protocol's words what the registry said; what to do about it was done by forgetting the controller."""
+        try:
+            yield
+        except RegistryUnavailable as error:
+            logger.warning("registry unavailable", extra=fields(reason=error.reason))
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+        except (Fenced, ControllerElsewhere, SessionExpired) as error:
+            self._reign = None
+            logger.warning("no longer controller", extra=fields(reason=error))
+            raise ApiError(ErrorCode.NOT_CONTROLLER, str(error)) from error
+        except layout.MalformedNode as error:
+            logger.warning("registry cannot be read", extra=fields(reason=error))
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        except RegistryError as error:
+            # Somebody wrote what only the controller writes; the next command reads it.
+            logger.warning("registry changed under the controller", extra=fields(reason=error))
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
 
     async def _finish_deletions(self, reign: Reign, names: Sequence[str]) -> None:
         try:
             for name in names:
                 await reign.delete_marked_topic(name)
+                logger.info("topic deleted", extra=fields(topic=name))
         except RegistryUnavailable as error:
             # The marks are durable and the topics gone for everybody, so this is no failure to answer with.
             self._reign = None
@@ -198,11 +227,8 @@ class ControllerService:
             logger.info("controller elected", extra=fields(controller_epoch=self._reign.epoch))
         image = await self._reign.load(self._cluster_id, self._randomness)
         controller = Controller(self._config, image, self._randomness)
-        decision = controller.decide(ElectLeaders(restarted=self._restarted))
-        for write in decision.writes:
-            await self._reign.write(write)
+        await self._perform(self._reign, controller, ElectLeaders(restarted=self._restarted))
         self._restarted = frozenset()
-        controller.image = decision.image
         await self._publish_image(controller.image)
         self._controller = controller
         return self._reign, controller
@@ -240,3 +266,7 @@ class ControllerService:
                 return
             with contextlib.suppress(NodeExists):  # somebody else is at it too: look again
                 await self._registry.multi(missing)
+
+
+def _slices(topics: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
+    return (topics[start : start + TOPICS_PER_SLICE] for start in range(0, len(topics), TOPICS_PER_SLICE))

@@ -44,7 +44,7 @@ def complete(topic: TopicNodes, topic_id: TopicId, image: ClusterImage) -> tuple
             stored = layout.decode_state(layout.state_path(topic.name, index), node)
             partitions[index] = _known_partition(topic_id, assignment, stored)
         else:
-            partitions[index] = new_partition(topic_id, assignment, image.brokers)
+            partitions[index] = new_partition(topic_id, assignment, frozenset(image.brokers))
             made = state_creation(topic.name, index, partitions[index], image.controller_epoch)
             operations.append(tuple(one for one in made if one.path not in topic.nodes))
     config = topic.nodes.get(layout.topic_config_path(topic.name))

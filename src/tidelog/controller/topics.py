@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -54,18 +54,35 @@ def check_name(name: str) -> None:
     raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def check_not_taken(name: str, existing: Collection[str]) -> None:
-    """Raise ApiError if the topic exists, or one whose metrics would have the same name ('.' and '_' are one there)."""
-    if name in existing:
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    if "." not in name and "_" not in name:
-        return
-    folded = name.replace(".", "_")
-    colliding = sorted(other for other in existing if other.replace(".", "_") == folded)
-    if colliding:
-        raise ApiError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {', '.join(colliding)}"
-        )
+class TakenNames:
+    """The topics there are. Names that differ only in '.' and '_' collide, because they are one name in metrics."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._by_folded: dict[str, list[str]] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """One more topic."""
+        self._by_folded.setdefault(name.replace(".", "_"), []).append(name)
+
+    def check(self, name: str) -> None:
+        """Raise ApiError if the topic, or one it would collide with, exists."""
+        colliding = self._by_folded.get(name.replace(".", "_"), ())
+        if name in colliding:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if colliding:
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topics: {', '.join(sorted(colliding))}",
+            )
+
+
+def check_request(topics: Iterable[NewTopic], broker: BrokerConfig) -> None:
+    """Raise ApiError if one request asks for more partitions than are made at a time."""
+    partition_count = sum(len(topic.assignments) or max(topic.num_partitions, 1) for topic in topics)
+    if partition_count > broker.partitions_per_request_max:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def check_configs(topic: NewTopic, broker: BrokerConfig) -> dict[str, str]:
