@@ -52,8 +52,14 @@ def test_null_where_null_is_not_allowed_is_refused() -> None:
     malformed("02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00", "a null string", version=9)
 
 
-def test_bytes_after_the_body_are_refused() -> None:
-    malformed(METADATA_V12_ALL + "00", "MetadataRequest v12 is followed by 1 bytes")
+def test_bytes_after_a_request_are_ignored_because_librdkafka_sends_some() -> None:
+    expected = decode_request(ApiKey.METADATA, 13, bytes.fromhex(METADATA_V12_ALL))
+    assert decode_request(ApiKey.METADATA, 13, bytes.fromhex(METADATA_V12_ALL + "00 00 00")) == expected
+
+
+def test_bytes_after_a_response_are_refused() -> None:
+    with pytest.raises(MalformedMessage, match="ApiVersionsResponse v0 is followed by 1 bytes"):
+        decode_response(ApiKey.API_VERSIONS, 0, bytes.fromhex("00 00 00 00 00 00 00"))
 
 
 def test_a_body_cut_short_is_refused() -> None:

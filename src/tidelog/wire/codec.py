@@ -36,7 +36,9 @@ EncodeBody: TypeAlias = Callable[[object], list[Buffer]]
 
 def decode_request(key: ApiKey, version: int, body: Buffer) -> Request[Response]:
     """The request that `body` is. Raises MalformedMessage; its subclass UnsupportedRequest for what the table does not serve."""
-    return cast("Request[Response]", _decode(_request_codec(key, version), body))
+    # Bytes behind the body are ignored, as Kafka does: librdkafka 2.x sends three after a Metadata v13 request for all topics.
+    message, _ = _decode(_request_codec(key, version), body)
+    return cast("Request[Response]", message)
 
 
 def encode_response(key: ApiKey, version: int, response: Response) -> list[Buffer]:
@@ -55,7 +57,7 @@ def decode_response(key: ApiKey, version: int, body: Buffer) -> Response:
     A broker that does not know the version of an ApiVersions request answers in version 0 whatever was asked (KIP-511).
     """
     try:
-        return cast("Response", _decode(_response_codec(key, version), body))
+        return _decode_whole(_response_codec(key, version), body)
     except MalformedMessage:
         if key != ApiKey.API_VERSIONS or version == 0 or bytes(body[:2]) != _UNSUPPORTED_VERSION:
             raise
@@ -125,18 +127,20 @@ def _compiled(title: str, layout: StructLayout) -> _Codec:
     return _Codec(title=title, decode=decode, encode=encode)
 
 
-def _decode(codec: _Codec, body: Buffer) -> object:
-    view = memoryview(body)
+def _decode_whole(codec: _Codec, body: Buffer) -> Response:
+    message, position = _decode(codec, body)
+    if position != len(body):
+        raise MalformedMessage(f"{codec.title} is followed by {len(body) - position} bytes")
+    return cast("Response", message)
+
+
+def _decode(codec: _Codec, body: Buffer) -> tuple[object, int]:
     try:
-        message, position = codec.decode(view)
+        return codec.decode(memoryview(body))
     except (struct.error, IndexError) as error:
         raise MalformedMessage(f"{codec.title} ends within a field") from error
     except UnicodeDecodeError as error:
         raise MalformedMessage(f"{codec.title} has text that is not UTF-8") from error
-    if position != len(view):
-        raise MalformedMessage(f"{codec.title} is followed by {len(view) - position} bytes")
-    return message
-
 
 def _encode(codec: _Codec, message: object) -> list[Buffer]:
     try:
