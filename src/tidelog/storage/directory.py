@@ -126,7 +126,7 @@ class LogDirectory:
 
         The clean-shutdown marker is removed before anything is loaded: a crash while loading counts as unclean (KAFKA-10471).
         """
-        disk.mkdir(path)
+        _make_durably(disk, path)
         lock = disk.lock(f"{path}/{LOCK}")
         if lock is None:
             raise WrongDirectory(f"another process has locked {path}")
@@ -272,6 +272,18 @@ class LogDirectory:
             return decode_offsets(self._disk.read(f"{self.path}/{name}"))
         except (FileMissing, DamagedCheckpoint):
             return {}
+
+
+def _make_durably(disk: Disk, path: str) -> None:
+    """Make a directory whose name, and the names of the parents made with it, survive a power cut."""
+    if disk.is_dir(path):
+        return
+    parent, separator, _ = path.rstrip("/").rpartition("/")
+    parent = parent or separator or "."
+    if parent not in ("/", "."):
+        _make_durably(disk, parent)
+    disk.mkdir(path)
+    disk.fsync_dir(parent)
 
 
 def _check_owner(disk: Disk, path: str, expected: MetaProperties) -> None:
