@@ -29,6 +29,7 @@ from tidelog.registry import (
     Set,
 )
 from tidelog.registry.sqlite import SqliteRegistry
+from tidelog.simulation.loop import SimulatedLoop
 from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.simulation.registry import SimulatedRegistryStore
 
@@ -38,9 +39,11 @@ T = TypeVar("T")
 class World:
     """Handles on one tree, and a loop to use them in."""
 
-    def __init__(self, make: Callable[[], Registry]) -> None:
+    def __init__(
+        self, make: Callable[[], Registry], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    ) -> None:
         self._make = make
-        self._runner = asyncio.Runner()
+        self._runner = asyncio.Runner(loop_factory=loop_factory)
         self._handles: list[Registry] = []
 
     def handle(self) -> Registry:
@@ -66,7 +69,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         path = str(tmp_path / "registry.sqlite")
         made = World(lambda: SqliteRegistry(path))
     else:
-        made = World(SimulatedRegistryStore(SimulatedRandomness(7), latency_ms_max=0.1).handle)
+        made = World(SimulatedRegistryStore(SimulatedRandomness(7)).handle, SimulatedLoop)
     yield made
     made.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 import pytest
 
@@ -14,6 +14,7 @@ from tidelog.controller.service import ControllerService
 from tidelog.model import ApiError, ErrorCode
 from tidelog.registry import Node, RegistryUnavailable
 from tidelog.simulation.clock import SimulatedClock
+from tidelog.simulation.loop import SimulatedLoop
 from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.simulation.registry import SimulatedRegistry, SimulatedRegistryStore
 
@@ -21,8 +22,13 @@ CONFIG = BrokerConfig.from_properties({"node.id": "1", "listeners": "PLAINTEXT:/
 PARTITIONS = 401  # made in three writes
 
 
+def play(story: Coroutine[object, object, None]) -> None:
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        runner.run(story)
+
+
 def a_store() -> SimulatedRegistryStore:
-    return SimulatedRegistryStore(SimulatedRandomness(1), latency_ms_max=0.0)
+    return SimulatedRegistryStore(SimulatedRandomness(1))
 
 
 def on(registry: SimulatedRegistry, images: list[ClusterImage] | None = None) -> ControllerService:
@@ -106,7 +112,7 @@ def test_creation_cut_after_any_write_is_completed_or_never_was(*, writes: int, 
         assert ("t" in image.topics) == (writes > 0 or next_write_happens)
         await check_whole(store, image)
 
-    asyncio.run(story())
+    play(story())
 
 
 @pytest.mark.parametrize("next_write_happens", [False, True])
@@ -119,7 +125,7 @@ def test_deletion_cut_after_any_write_is_completed_or_never_was(*, writes: int, 
         assert ("t" in image.topics) == (writes == 0 and not next_write_happens)
         await check_whole(store, image)
 
-    asyncio.run(story())
+    play(story())
 
 
 @pytest.mark.parametrize("next_write_happens", [False, True])
@@ -143,7 +149,7 @@ def test_start_cut_after_any_write_is_completed_by_the_next(*, next_write_happen
             assert (await create(service))[0].error is None
         pytest.fail("the start never ended")
 
-    asyncio.run(story())
+    play(story())
 
 
 @pytest.mark.slow
@@ -168,7 +174,7 @@ def test_restart_cut_between_elections_never_takes_a_leader_epoch_back() -> None
             await check_whole(store, image)
             await service.stop()
 
-    asyncio.run(story())
+    play(story())
 
 
 @pytest.mark.parametrize("writes", range(3))
@@ -189,17 +195,18 @@ def test_process_that_lives_on_completes_a_half_made_topic_with_its_next_command
         await service.delete_topics(["u"])
         await check_whole(store, images[-1])
 
-    asyncio.run(story())
+    play(story())
 
 
-def test_caller_that_goes_away_leaves_a_controller_that_knows_what_is_there() -> None:
+@pytest.mark.parametrize("patience_ms", [1, 2, 3, 4, 5])
+def test_caller_that_goes_away_leaves_a_controller_that_knows_what_is_there(patience_ms: int) -> None:
     async def story() -> None:
-        store = SimulatedRegistryStore(SimulatedRandomness(1), latency_ms_max=1.0)
+        store = a_store()
         images: list[ClusterImage] = []
         service = on(store.handle(), images)
         await service.start()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.001):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_ms / 1000):
                 await create(service)
         await service.create_topics([NewTopic(name="u")])
         found = await paths_of_topics(store)
@@ -207,7 +214,23 @@ def test_caller_that_goes_away_leaves_a_controller_that_knows_what_is_there() ->
         await service.delete_topics(["u"])
         await check_whole(store, images[-1])
 
-    asyncio.run(story())
+    play(story())
+
+
+def test_start_that_failed_can_be_tried_again_in_the_same_session() -> None:
+    async def story() -> None:
+        for writes in range(4):
+            store = a_store()
+            images: list[ClusterImage] = []
+            service = on(store.handle(), images)
+            store.cut_after_writes(writes, next_write_happens=True)
+            with pytest.raises(RegistryUnavailable):
+                await service.start()
+            store.heal()
+            await service.start()
+            assert (images[-1].controller_id, images[-1].controller_epoch, list(images[-1].brokers)) == (1, 1, [1])
+
+    play(story())
 
 
 def test_producer_ids_are_not_to_be_had_while_the_registry_is_away() -> None:
@@ -222,7 +245,7 @@ def test_producer_ids_are_not_to_be_had_while_the_registry_is_away() -> None:
         store.heal()
         assert await service.allocate_producer_ids() == range(1000)
 
-    asyncio.run(story())
+    play(story())
 
 
 def test_block_whose_answer_was_lost_is_not_handed_out_again() -> None:
@@ -236,4 +259,4 @@ def test_block_whose_answer_was_lost_is_not_handed_out_again() -> None:
         store.heal()
         assert await service.allocate_producer_ids() == range(1000, 2000)
 
-    asyncio.run(story())
+    play(story())

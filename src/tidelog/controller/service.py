@@ -23,6 +23,7 @@ from tidelog.model import ApiError, BrokerId, ErrorCode
 from tidelog.registry import (
     BadVersion,
     Create,
+    Delete,
     NodeExists,
     Registry,
     RegistryError,
@@ -251,7 +252,10 @@ class ControllerService:
         try:
             [outcome] = await self._registry.multi([create])
         except NodeExists:
-            raise BrokerIdTaken(registration.broker_id) from None
+            # A former start of ours may have come as far as this before it failed.
+            if (await self._registry.get(create.path)).owner != self._registry.session_id:
+                raise BrokerIdTaken(registration.broker_id) from None
+            _, outcome = await self._registry.multi([Delete(create.path), create])
         broker_epoch = -1 if outcome.node is None else outcome.node.czxid
         logger.info("broker registered", extra=fields(broker_id=registration.broker_id, broker_epoch=broker_epoch))
 

@@ -23,6 +23,7 @@ from tidelog.registry.protocol import Node, Operation, Outcome, SessionId
 APPLICATION_ID: Final = 0x54494445  # "TIDE" in the file's header says whose file it is
 SCHEMA_VERSION: Final = 1
 PAGE_BYTES: Final = 4096
+SQLITE_VERSION_MIN: Final = (3, 35, 0)
 
 _Execute: TypeAlias = Callable[[str], sqlite3.Cursor]
 
@@ -92,6 +93,8 @@ class SqliteFile:
         self._poison: str | None = None
         self._session_lock: int | None = None
         self.session_id: SessionId | None = None
+        if sqlite3.sqlite_version_info < SQLITE_VERSION_MIN:
+            raise RegistryUnavailable(path, f"SQLite {sqlite3.sqlite_version} is too old: RETURNING came with 3.35")
         with self._translated():
             # Created by us rather than by SQLite, for the owner's eyes only: the tree will hold credentials.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
