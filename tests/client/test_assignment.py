@@ -98,9 +98,11 @@ def test_a_partition_that_got_something_goes_last() -> None:
     assert fetchable(assignment) == [T1, T0]
 
 
-def test_watermarks_are_remembered_across_seeks() -> None:
+def test_watermarks_told_once_are_remembered_across_seeks() -> None:
     assignment = assigned()
-    assignment.on_fetched(T0, generation(assignment), fetched(b""), ENDS)
+    before_the_seek = generation(assignment)
+    assignment.seek_to(T0, OffsetReset.LATEST)
+    assignment.on_fetched(T0, before_the_seek, fetched(b""), ENDS)
     assignment.seek(T0, 4)
     assert assignment.state(T0).watermarks == ENDS
 

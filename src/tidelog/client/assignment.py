@@ -92,11 +92,10 @@ class Assignment:
 
     def seek(self, topic_partition: TopicPartition, offset: Offset) -> None:
         """Stand at `offset`; whatever was fetched or wrong before is forgotten."""
-        watermarks = self.state(topic_partition).watermarks
+        self.state(topic_partition)
         state = self._fresh(topic_partition)
         state.reset = state.error = None
         state.position = state.fetch_offset = offset
-        state.watermarks = watermarks
         self._states[topic_partition] = state
 
     def seek_to(self, topic_partition: TopicPartition, where: OffsetReset) -> None:
@@ -143,11 +142,13 @@ class Assignment:
         self, topic_partition: TopicPartition, generation: int, fetched: FetchedRecords, watermarks: Watermarks
     ) -> None:
         """An answer came; its records are kept only if they continue what is there."""
+        if topic_partition in self._states:
+            # Whatever the generation: in a session the leader tells them once, and again only when they have moved.
+            self._states[topic_partition].watermarks = watermarks
         state = self._current(topic_partition, generation)
         if state is None or state.fetch_offset != fetched.next_offset:
             return
         state.failures = 0
-        state.watermarks = watermarks
         if fetched.is_exhausted:
             return
         state.buffered.append(fetched)
@@ -229,6 +230,8 @@ class Assignment:
     def _fresh(self, topic_partition: TopicPartition) -> PartitionState:
         self._next_generation += 1
         state = PartitionState(topic_partition, self._next_generation)
+        if topic_partition in self._states:
+            state.watermarks = self._states[topic_partition].watermarks
         if self._policy is OffsetReset.NONE:
             state.error = NoPosition(f"{topic_partition} has no position and auto.offset.reset is none: seek first")
         else:
