@@ -286,12 +286,23 @@ def _make_durably(disk: Disk, path: str) -> None:
     disk.fsync_dir(parent)
 
 
+def _make_durable(disk: Disk, path: str) -> None:
+    """Flush the names that lead to a directory just made; one above that we may not read was there before us."""
+    while path not in ("", "/"):
+        path = path.rpartition("/")[0] or ("/" if path.startswith("/") else "")
+        try:
+            disk.fsync_dir(path or ".")
+        except StorageFailure:
+            return
+
+
 def _check_owner(disk: Disk, path: str, expected: MetaProperties) -> None:
     """Write `meta.properties` on first use; later it must name this broker and cluster."""
     meta_path = f"{path}/{META_PROPERTIES}"
     try:
         found = decode_meta_properties(disk.read(meta_path))
     except FileMissing:
+        _make_durable(disk, path)
         disk.replace(meta_path, encode_meta_properties(expected))
         return
     except DamagedCheckpoint as error:

@@ -294,5 +294,6 @@ class _Loader:
             recovery_point=recovery_point,
             unflushed_sealed=[segment for segment in self._unflushed if segment is not self._segments[-1]],
             are_epochs_changed=list(self._epochs.entries) != stored_epochs,
-            are_names_changed=self._are_names_changed,
+            # A process that was killed may have left names that only the page cache knows.
+            are_names_changed=self._are_names_changed or not self._opening.is_clean,
         )
