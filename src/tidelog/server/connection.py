@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
+from tidelog.model import InvariantBroken
 from tidelog.runtime import Address, Clock
 from tidelog.runtime.logs import fields
 from tidelog.server.dispatcher import ConnectionRefused, Dispatcher, Frame
@@ -156,6 +157,9 @@ class Connection(asyncio.Protocol):
         except ConnectionRefused as refused:
             self._refuse(str(refused))
             return
+        except Exception as bug:  # noqa: BLE001  # see _blame
+            self._blame(bug)
+            return
         if isinstance(answer, Awaitable):
             self._waiting = self._spawn(self._await(answer))
         elif answer is not None:
@@ -165,10 +169,13 @@ class Connection(asyncio.Protocol):
         try:
             frame = await answer
         except ConnectionRefused as refused:
-            self._waiting = None
             self._refuse(str(refused))
             return
-        self._waiting = None
+        except Exception as bug:  # noqa: BLE001  # see _blame
+            self._blame(bug)
+            return
+        finally:
+            self._waiting = None
         if frame is not None:
             self._write(frame)
         self._active_ms = self._clock.monotonic_ms()
@@ -191,10 +198,25 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
             self._is_reading = True
 
+    def _blame(self, bug: Exception) -> None:
+        """A handler failed in a way nobody foresaw. One request must not end the node for all clients, so only its connection goes;
+
+        a broken invariant, though, means that the node's own state cannot be trusted, and stops it.
+        """
+        self.abort()
+        if isinstance(bug, InvariantBroken):
+            self._spawn(_raise(bug))
+        else:
+            logger.error("request failed", extra=fields(peer=self._peer), exc_info=bug)
+
     def _refuse(self, reason: str) -> None:
         logger.warning("connection refused", extra=fields(peer=self._peer, reason=reason))
         self._queue.clear()
         self.abort()
+
+
+async def _raise(bug: InvariantBroken) -> None:
+    raise bug
 
 
 def _address(name: object) -> Address:

@@ -1,0 +1,5 @@
+"""A broker for the tests of this room: one process, topics of their own."""
+
+from tests.compatibility.conftest import tidelog
+
+__all__ = ["tidelog"]

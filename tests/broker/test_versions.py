@@ -1,0 +1,163 @@
+"""Every advertised version of every API, asked of a running broker; and what it says to those it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from tests.broker.conversation import Conversation
+from tests.compatibility.processes import TidelogProcess
+from tidelog.model import ErrorCode
+from tidelog.records import RecordBatchBuilder
+from tidelog.wire.api import API_TABLE, ApiKey
+from tidelog.wire.messages.api_versions import ApiVersionsRequest
+from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
+from tidelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+pytestmark = pytest.mark.slow
+CASES = [(key, version) for key, api in API_TABLE.items() for version in api.served]
+
+
+@pytest.mark.parametrize(("key", "version"), CASES, ids=lambda value: getattr(value, "name", str(value)))
+def test_every_served_version_works(tidelog: TidelogProcess, key: ApiKey, version: int) -> None:
+    with Conversation(tidelog.bootstrap) as conversation:
+        CHECKS[key](conversation, version, f"v-{key.name.lower()}-{version}")
+
+
+def topic_id_of(conversation: Conversation, topic: str) -> UUID:
+    """Creates the topic as well."""
+    request = MetadataRequest(topics=(MetadataRequestTopic(name=topic, topic_id=None),))
+    (answer,) = conversation.ask(request, 13).topics
+    assert (answer.error_code, len(answer.partitions)) == (ErrorCode.NONE, 1)
+    assert answer.topic_id is not None
+    return answer.topic_id
+
+
+def produced(conversation: Conversation, version: int, topic: str, *, acks: int = -1) -> ProduceRequest:
+    topic_id = topic_id_of(conversation, topic)
+    builder = RecordBatchBuilder()
+    builder.append(timestamp_ms=1_700_000_000_000, key=b"k", value=b"v")
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=10_000,
+        topic_data=(
+            TopicProduceData(
+                name=topic if version < 13 else "",
+                topic_id=topic_id if version >= 13 else None,
+                partition_data=(PartitionProduceData(index=0, records=builder.build()),),
+            ),
+        ),
+    )
+
+
+def check_produce(conversation: Conversation, version: int, topic: str) -> None:
+    for offset in range(2):
+        (answered,) = conversation.ask(produced(conversation, version, topic), version).responses
+        (partition,) = answered.partition_responses
+        assert (partition.error_code, partition.base_offset) == (ErrorCode.NONE, offset)
+
+
+def check_fetch(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id = topic_id_of(conversation, topic)
+    conversation.ask(produced(conversation, 12, topic), 12)
+    by_id = version >= 13
+    request = FetchRequest(
+        max_wait_ms=5_000,
+        min_bytes=1,
+        topics=(
+            FetchTopic(
+                topic="" if by_id else topic,
+                topic_id=topic_id if by_id else None,
+                partitions=(FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20),),
+            ),
+        ),
+    )
+    (answered,) = conversation.ask(request, version).responses
+    (partition,) = answered.partitions
+    assert (partition.error_code, partition.high_watermark) == (ErrorCode.NONE, 1)
+    assert len(partition.records or b"") > 61
+    assert answered.topic_id == (topic_id if by_id else None)
+
+
+def check_list_offsets(conversation: Conversation, version: int, topic: str) -> None:
+    conversation.ask(produced(conversation, 12, topic), 12)
+    expected = {-2: 0, -1: 1, 1_700_000_000_000: 0, 1_700_000_000_001: -1}
+    for special, since in ((-3, 7), (-4, 8), (-5, 9), (-6, 11)):
+        if version >= since:
+            expected[special] = {-3: 0, -4: 0}.get(special, -1)
+    for timestamp, offset in expected.items():
+        partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=(partition,)),))
+        (answered,) = conversation.ask(request, version).topics
+        assert (answered.partitions[0].error_code, answered.partitions[0].offset) == (ErrorCode.NONE, offset), timestamp
+
+
+def check_metadata(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id = topic_id_of(conversation, topic)
+    by_name = (MetadataRequestTopic(name=topic, topic_id=None),)
+    answer = conversation.ask(MetadataRequest(topics=by_name), version)
+    assert [(found.name, len(found.partitions)) for found in answer.topics] == [(topic, 1)]
+    assert [broker.node_id for broker in answer.brokers] == [1]
+    if version >= 12:
+        by_id = (MetadataRequestTopic(name=None, topic_id=topic_id),)
+        assert conversation.ask(MetadataRequest(topics=by_id), version).topics[0].name == topic
+    everything = conversation.ask(MetadataRequest(topics=() if version == 0 else None), version)
+    assert topic in {found.name for found in everything.topics}
+    if version >= 1:
+        assert conversation.ask(MetadataRequest(topics=()), version).topics == ()
+
+
+def check_api_versions(conversation: Conversation, version: int, _topic: str) -> None:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+    answer = conversation.ask(request, version)
+    advertised = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+    assert advertised == {key: (api.advertised.low, api.advertised.high) for key, api in API_TABLE.items()}
+
+
+def check_create_topics(conversation: Conversation, version: int, topic: str) -> None:
+    wanted = CreatableTopic(name=topic, num_partitions=2, replication_factor=1, assignments=(), configs=())
+    (created,) = conversation.ask(CreateTopicsRequest(topics=(wanted,)), version).topics
+    (refused,) = conversation.ask(CreateTopicsRequest(topics=(wanted,)), version).topics
+    assert (created.error_code, refused.error_code) == (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    if version >= 5:
+        assert (created.num_partitions, created.replication_factor) == (2, 1)
+        assert {row.name: row.value for row in created.configs or ()}["cleanup.policy"] == "delete"
+
+
+def check_delete_topics(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id_of(conversation, topic)
+    names = (topic, "no-such-topic")
+    by_state = tuple(DeleteTopicState(name=name) for name in names)
+    request = (
+        DeleteTopicsRequest(topics=by_state, timeout_ms=10_000)
+        if version >= 6
+        else DeleteTopicsRequest(topic_names=names, timeout_ms=10_000)
+    )
+    answered = conversation.ask(request, version).responses
+    assert [row.error_code for row in answered] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def check_init_producer_id(conversation: Conversation, version: int, _topic: str) -> None:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    first, second = conversation.ask(request, version), conversation.ask(request, version)
+    assert (first.error_code, first.producer_epoch, second.producer_epoch) == (ErrorCode.NONE, 0, 0)
+    assert first.producer_id != second.producer_id
+
+
+CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
+    ApiKey.PRODUCE: check_produce,
+    ApiKey.FETCH: check_fetch,
+    ApiKey.LIST_OFFSETS: check_list_offsets,
+    ApiKey.METADATA: check_metadata,
+    ApiKey.API_VERSIONS: check_api_versions,
+    ApiKey.CREATE_TOPICS: check_create_topics,
+    ApiKey.DELETE_TOPICS: check_delete_topics,
+    ApiKey.INIT_PRODUCER_ID: check_init_producer_id,
+}
