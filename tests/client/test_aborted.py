@@ -1,3 +1,5 @@
+"""Which batches a read_committed consumer must not hand out."""
+
 from __future__ import annotations
 
 from tidelog.client.aborted import AbortedFilter, AbortedTransaction

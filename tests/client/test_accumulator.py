@@ -1,3 +1,5 @@
+"""Records gathered into batches: lingering, memory, retries, expiry, splits."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The client and a production broker in one simulated world, with its resets, kills and cuts."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Where a consumer stands, and what it makes of answers."""
+
 from __future__ import annotations
 
 import pytest

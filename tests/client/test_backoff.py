@@ -1,3 +1,5 @@
+"""How long to wait before trying again."""
+
 from __future__ import annotations
 
 from tidelog.client.backoff import Backoff

@@ -1,3 +1,5 @@
+"""Kafka's names, Kafka's defaults, and what is said about mistakes."""
+
 from __future__ import annotations
 
 import pytest

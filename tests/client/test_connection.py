@@ -1,3 +1,5 @@
+"""A connection and peers that are no brokers."""
+
 from __future__ import annotations
 
 import asyncio

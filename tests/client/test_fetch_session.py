@@ -1,3 +1,5 @@
+"""The client's half of incremental fetch sessions."""
+
 from __future__ import annotations
 
 from uuid import UUID

@@ -1,3 +1,5 @@
+"""Fetched bytes read batch by batch."""
+
 from __future__ import annotations
 
 import pytest

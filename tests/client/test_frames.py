@@ -1,3 +1,5 @@
+"""Bytes cut into frames."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""What is known of the cluster, and that it never goes back."""
+
 from __future__ import annotations
 
 from uuid import UUID

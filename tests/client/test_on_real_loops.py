@@ -1,3 +1,5 @@
+"""The client on asyncio and uvloop, over real sockets."""
+
 from __future__ import annotations
 
 import asyncio

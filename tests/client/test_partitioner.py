@@ -1,3 +1,5 @@
+"""Which partition a record goes to."""
+
 from __future__ import annotations
 
 import warnings

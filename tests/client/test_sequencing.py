@@ -1,3 +1,5 @@
+"""The numbers of the idempotent producer, by example and against a model of the broker."""
+
 from __future__ import annotations
 
 from hypothesis import given, settings

@@ -1,3 +1,5 @@
+"""What an answer to a produced batch means."""
+
 from __future__ import annotations
 
 import pytest

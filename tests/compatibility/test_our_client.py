@@ -169,12 +169,14 @@ def test_our_keys_go_where_librdkafkas_murmur2_sends_them(ours: OurClient, kafka
             futures = {key: await producer.send(topic, b"ours", key=key) for key in keys}
             return {key: (await future).topic_partition.index for key, future in futures.items()}
 
-    mine, theirs = ours.run(story()), dict[bytes, int]()
+    mine, theirs = ours.run(story()), dict[bytes | None, int | None]()
+
+    def note(_: object, sent: confluent_kafka.Message) -> None:
+        theirs[sent.key()] = sent.partition()
+
     librdkafka = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap, "partitioner": "murmur2"})
     for key in keys:
-        librdkafka.produce(
-            topic, b"theirs", key=key, on_delivery=lambda _, sent: theirs.update({sent.key(): sent.partition()})
-        )
+        librdkafka.produce(topic, b"theirs", key=key, on_delivery=note)
     librdkafka.flush(10)
     assert mine == theirs
 
