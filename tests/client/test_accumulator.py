@@ -127,6 +127,15 @@ def test_a_batch_expires_with_its_delivery_timeout_wherever_it_is() -> None:
     assert on_wire in expired
 
 
+def test_a_fresh_record_does_not_join_a_batch_that_will_soon_expire() -> None:
+    accumulator, fresh = Accumulator(limits(), None), record(b"fresh")
+    accumulator.append(T0, record(b"old"), 0)
+    assert not accumulator.needs_new_batch(T0, fresh, 105)
+    assert accumulator.needs_new_batch(T0, fresh, 106)
+    accumulator.append(T0, fresh, 900)
+    assert [batch.record_count for batch in accumulator.expire(1000)] == [1]
+
+
 def test_a_batch_that_expired_on_the_wire_is_told_once_and_not_retried() -> None:
     accumulator, noted = Accumulator(limits(batch_size_bytes=0), None), Noted()
     accumulator.append(T0, record(b"a", noted), 0)

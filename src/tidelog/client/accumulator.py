@@ -94,13 +94,13 @@ class Accumulator:
                 raise RecordTooLarge(size_bytes=size, setting=setting, limit_bytes=limit)
         return self._used_bytes + size <= self._limits.buffer_memory_bytes
 
-    def needs_new_batch(self, topic_partition: TopicPartition, record: OutgoingRecord) -> bool:
+    def needs_new_batch(self, topic_partition: TopicPartition, record: OutgoingRecord, now_ms: float) -> bool:
         """Whether appending the record would begin a batch (the moment a sticky partitioner moves on)."""
-        return self._open_batch(topic_partition, record) is None
+        return self._open_batch(topic_partition, record, now_ms) is None
 
     def append(self, topic_partition: TopicPartition, record: OutgoingRecord, now_ms: float) -> bool:
         """Take a record that has room; returns whether the sender should look (a batch began, or became full)."""
-        batch = self._open_batch(topic_partition, record)
+        batch = self._open_batch(topic_partition, record, now_ms)
         is_new = batch is None
         if batch is None:
             batch = OutgoingBatch(
@@ -221,13 +221,17 @@ class Accumulator:
             yield from queue.on_wire
             yield from queue.batches
 
-    def _open_batch(self, topic_partition: TopicPartition, record: OutgoingRecord) -> OutgoingBatch | None:
+    def _open_batch(
+        self, topic_partition: TopicPartition, record: OutgoingRecord, now_ms: float
+    ) -> OutgoingBatch | None:
         queue = self._queues.get(topic_partition)
         if queue is None or not queue.batches:
             return None
         batch = queue.batches[-1]
         fits = batch.size_bytes + record.size_estimate_bytes <= self._limits.batch_size_bytes
-        return batch if fits and not batch.attempts else None
+        # A batch expires as a whole, so one that has waited long for its broker would take a fresh record down with it.
+        is_young = now_ms - batch.created_ms <= self._limits.linger_ms + self._limits.delivery_timeout_ms / 10
+        return batch if fits and is_young and not batch.attempts else None
 
     def _candidate(self, topic_partition: TopicPartition, queue: _Queue) -> OutgoingBatch | None:
         if self._sequencer is not None:

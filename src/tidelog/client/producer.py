@@ -188,7 +188,8 @@ class Producer:
         """Whether the sticky partition is there, led, and has a batch that takes one more record."""
         if index >= len(topic.partitions) or not topic.partitions[index].has_leader:
             return False
-        return not self._accumulator.needs_new_batch(TopicPartition(topic.name, index), record)
+        now_ms = self._runtime.clock.monotonic_ms()
+        return not self._accumulator.needs_new_batch(TopicPartition(topic.name, index), record, now_ms)
 
     async def _wait_for_room(self, record: OutgoingRecord) -> None:
         """Queue for memory, first come first served."""
