@@ -7,11 +7,14 @@ import asyncio
 from tidelog.broker.waiters import Waiters
 
 
-async def _parked(waiters: Waiters[str], keys: list[str], timeout_s: float = 60.0) -> asyncio.Task[bool]:
-    task = asyncio.get_running_loop().create_task(waiters.changed(keys, timeout_s=timeout_s))
-    before = waiters.count
-    while waiters.count == before:
-        await asyncio.sleep(0)
+async def _parked(waiters: Waiters[str], keys: list[str]) -> asyncio.Task[bool]:
+    """A task that waits on the keys. It has begun when a callback scheduled after it runs."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(waiters.changed(keys, timeout_s=60))
+    begun = loop.create_future()
+    loop.call_soon(begun.set_result, None)
+    await begun
+    assert waiters.count == 1
     return task
 
 
