@@ -54,6 +54,14 @@ class ProduceFailed(ClientError):
         self.message = message
 
 
+class ProducerRefused(ClientError):
+    """The cluster will not give this producer an id, without which idempotence is impossible (enable.idempotence=false goes without)."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(f"the cluster refused a producer id: {code.name}")
+        self.code = code
+
+
 class DeliveryTimeout(ClientError):
     """delivery.timeout.ms passed without an acknowledgement; the records may or may not be in the log."""
 

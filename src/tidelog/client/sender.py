@@ -20,6 +20,7 @@ from tidelog.client.errors import (
     ConnectionLost,
     DeliveryTimeout,
     ProduceFailed,
+    ProducerRefused,
     UnsupportedApi,
 )
 from tidelog.client.metadata import Leader
@@ -290,31 +291,33 @@ class Sender:
 
     async def _await_identity(self) -> None:
         """InitProducerId until some broker grants one, or one refuses for good."""
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_INITIAL_IDENTITY_TIMEOUT_MS)
         failures = 0
-        code: ErrorCode | None = None
-        while code is not ErrorCode.NONE:
-            try:
-                response = await self._cluster.request(None, request)
-            except BrokersUnreachable:
-                code = None
-            else:
-                code = response.error_code
-                if code is ErrorCode.NONE and self._sequencer is not None:
-                    self._sequencer.adopt(ProducerIdentity(response.producer_id, response.producer_epoch))
-                elif not code.is_retriable:
-                    self._refuse(code)
-                    break
+        code = await self._ask_for_identity()
+        while code.is_retriable:
             failures += 1
-            if code is not ErrorCode.NONE:
-                await asyncio.sleep(self._config.retry_backoff.delay_ms(failures, self._runtime.randomness) / 1000)
+            await asyncio.sleep(self._config.retry_backoff.delay_ms(failures, self._runtime.randomness) / 1000)
+            code = await self._ask_for_identity()
+        if code is not ErrorCode.NONE:
+            self._refuse(code)
         self._is_asking_identity = False
         self.wake()
 
+    async def _ask_for_identity(self) -> ErrorCode:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_INITIAL_IDENTITY_TIMEOUT_MS)
+        try:
+            response = await self._cluster.request(None, request)
+        except BrokersUnreachable:
+            return ErrorCode.NETWORK_EXCEPTION
+        except UnsupportedApi:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if response.error_code is ErrorCode.NONE and self._sequencer is not None:
+            self._sequencer.adopt(ProducerIdentity(response.producer_id, response.producer_epoch))
+        return response.error_code
+
     def _refuse(self, code: ErrorCode) -> None:
         """No batch can ever be numbered: fail what waits, and what comes."""
+        self._refusal = ProducerRefused(code)
         for batch in self._accumulator.abandon():
-            self._refusal = ProduceFailed(batch.topic_partition, code, "the cluster refused a producer id")
             batch.fail(self._refusal)
         self._on_progress()
 
