@@ -88,15 +88,19 @@ class Removal:
         """Do it; what is gone already is fine. A failure takes the directory offline."""
         try:
             for path in self.paths:
-                if path.endswith(DELETED_DIRECTORY):
-                    self.disk.rmtree(path)
-                elif self.disk.exists(path):
-                    self.disk.unlink(path)
-        except FileMissing:
-            return
+                self._remove(path)
         except StorageFailure as failure:
             self.health.fail(failure)
             raise
+
+    def _remove(self, path: str) -> None:
+        try:
+            if path.endswith(DELETED_DIRECTORY):
+                self.disk.rmtree(path)
+            else:
+                self.disk.unlink(path)
+        except FileMissing:
+            return
 
 
 class LogDirectory:

@@ -62,9 +62,10 @@ class Durability:
         self._to_close: list[Segment] = []
 
     def restart(self, log_end_offset: Offset, recovery_point: Offset) -> None:
-        """The log is as it was found, or empty: nothing was acknowledged that would have to wait."""
-        self.flushed_end_offset = self.recovery_point = recovery_point
-        self.settled_end_offset = log_end_offset
+        """The log is as it was found, or empty. What a crash left unflushed must wait for a flush like anything new."""
+        self._cap_outstanding(recovery_point)
+        self.flushed_end_offset = self.recovery_point = self.settled_end_offset = recovery_point
+        self.settle(log_end_offset)
 
     def advance(self, log_end_offset: Offset, now_ms: TimestampMs) -> None:
         """Batches were written up to `log_end_offset`; with flush.messages they may have to wait."""
@@ -76,7 +77,8 @@ class Durability:
             self.is_wanted = True
 
     def lower(self, log_end_offset: Offset, segments: list[Segment]) -> None:
-        """The log was cut back."""
+        """The log was cut back; what takes the place of the records that are gone is not covered by any flush under way."""
+        self._cap_outstanding(log_end_offset)
         self.sealed = [segment for segment in self.sealed if segment in segments[:-1]]
         self.flushed_end_offset = min(self.flushed_end_offset, log_end_offset)
         self.recovery_point = min(self.recovery_point, log_end_offset)
@@ -124,6 +126,9 @@ class Durability:
         for file in flush.close_after:
             file.close()
         self._close_waiting()
+        if not self._outstanding:
+            for segment in flush.sealed:
+                segment.close_indexes()
         if not flush.is_performed:
             self.are_epochs_unflushed = self.is_wanted = True
             return
@@ -152,6 +157,10 @@ class Durability:
         """The log goes: outstanding flushes mean nothing any more, and may fail."""
         for flush in self._outstanding:
             flush.is_cancelled = True
+
+    def _cap_outstanding(self, end_offset: Offset) -> None:
+        for flush in self._outstanding:
+            flush.end_offset = min(flush.end_offset, end_offset)
 
     def _close_waiting(self) -> None:
         if self._outstanding:

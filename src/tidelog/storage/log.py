@@ -6,11 +6,9 @@ removed as `Retired`, both for the thread of the log directory. The high waterma
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
-
-from crc32c import crc32c
 
 from tidelog.config import LogConfig
 from tidelog.model import NO_TIMESTAMP, ApiError, ErrorCode, LeaderEpoch, Offset, TimestampMs, TopicPartition, invariant
@@ -30,13 +28,13 @@ from tidelog.storage.epoch_cache import EpochEndOffset
 from tidelog.storage.flush import Flush
 from tidelog.storage.lookup import find_by_timestamp, find_max_timestamp
 from tidelog.storage.metadata_file import keep_topic_id
-from tidelog.storage.producer_state import CachedBatch, Origin, ProducerStates
+from tidelog.storage.producer_state import CachedBatch, Origin, ProducerState, ProducerStates
 from tidelog.storage.recovery import LoadedLog, load_log
 from tidelog.storage.replicated import check_replicated
-from tidelog.storage.retention import count_deletable
+from tidelog.storage.retention import count_deletable, roll_after_ms
 from tidelog.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from tidelog.storage.segment_list import SegmentList
 from tidelog.storage.snapshots import marker_of, producers_at
-from tidelog.storage.swap import commit_swap, finish_swap
 from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.storage.truncation_point import TruncationPoint
 from tidelog.storage.values import Appended, Opening, Retired, TimestampedOffset
@@ -60,25 +58,22 @@ class PartitionLog:
         self.topic_id = opening.topic_id
         self.config = config
         self._health = opening.health
-        self._segments = loaded.segments
-        self._bases = [segment.base_offset for segment in loaded.segments]
-        self._active = loaded.segments[-1]
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._snapshots = loaded.snapshots
         self._truncation_point = TruncationPoint(disk, directory, opening)
-        self._retired: list[Retired] = []
-        self._roll_after_ms = self._compute_roll_after_ms()
+        self._roll_after_ms = roll_after_ms(config, topic_partition)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self._durability = durability = Durability(
             disk, directory, opening.health, flush_messages=config.flush_messages
         )
-        durability.restart(loaded.log_end_offset, loaded.recovery_point)
+        self._segments = SegmentList(disk, directory, loaded.segments, durability, config)
         durability.sealed = loaded.unflushed_sealed
         durability.are_epochs_unflushed = loaded.are_epochs_changed
         durability.are_names_unflushed = durability.is_directory_unflushed = loaded.are_names_changed
         durability.is_wanted = bool(loaded.unflushed_sealed)
+        durability.restart(loaded.log_end_offset, loaded.recovery_point)
 
     @classmethod
     def open(
@@ -120,12 +115,12 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         """Bytes of batches."""
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self._segments.all)
 
     @property
     def segments(self) -> Sequence[Segment]:
         """The segments in order; the last one is active."""
-        return self._segments
+        return self._segments.all
 
     @property
     def latest_leader_epoch(self) -> LeaderEpoch:
@@ -157,6 +152,7 @@ class PartitionLog:
         Raises ApiError where the producer's state says no, DiskFull (the log is as before), StorageFailure.
         """
         header = read_header(batch)
+        invariant(header.length + LENGTH_OVERHEAD == len(batch), "a leader appends one whole batch")
         marker: Marker | None = None
         if header.producer_id >= 0:
             marker = marker_of(header, batch)
@@ -172,14 +168,14 @@ class PartitionLog:
         last_offset = base_offset + header.last_offset_delta
         stamp(batch, 0, base_offset=base_offset, leader_epoch=leader_epoch)
         header = header._replace(base_offset=base_offset, leader_epoch=leader_epoch)
-        if self._must_roll(header, self._active.size, now_ms):
+        if self._must_roll(header, self._segments.active.size, now_ms):
             self._roll_before(header, now_ms)
         self._write((batch,))
         if leader_epoch != self._epochs.latest:
             self._note_epoch(leader_epoch, base_offset)
         if header.producer_id >= 0:
             self._note(header, marker)
-        self._active.note(base_offset, last_offset, header.max_timestamp, size)
+        self._segments.active.note(base_offset, last_offset, header.max_timestamp, size)
         self.log_end_offset = last_offset + 1
         self._durability.advance(last_offset + 1, now_ms)
         append_time = header.max_timestamp if header.attributes & APPEND_TIME_BIT else NO_TIMESTAMP
@@ -199,7 +195,7 @@ class PartitionLog:
         view = memoryview(data)
         pending: list[tuple[int, BatchHeader]] = []
         for position, header in batches:
-            occupied = self._active.size + (position - pending[0][0] if pending else 0)
+            occupied = self._segments.active.size + (position - pending[0][0] if pending else 0)
             if self._must_roll(header, occupied, now_ms):
                 self._write_replicated(view, pending, now_ms)
                 pending = []
@@ -229,17 +225,14 @@ class PartitionLog:
         end_offset = min(end_offset, self.log_end_offset)
         if offset >= end_offset:
             return b""
-        try:
-            number = bisect_right(self._bases, offset) - 1
-            for segment in self._segments[max(number, 0) :]:
+        with self._reading():
+            for segment in self._segments.from_offset(offset):
                 position = segment.locate(offset)
                 if position is not None:
-                    end = segment.size if end_offset == self.log_end_offset else segment.end_before(end_offset)
+                    self._segments.warm(segment)
+                    is_whole = end_offset == self.log_end_offset or self._segments.ends_before(segment, end_offset)
+                    end = segment.size if is_whole else segment.end_before(end_offset)
                     return segment.read(position, end, max_bytes, at_least_one=at_least_one)
-        except CorruptBatch as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-        except StorageFailure as failure:
-            raise self._failed(failure) from failure
         return b""
 
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
@@ -250,32 +243,27 @@ class PartitionLog:
     def aborted_transactions(self, start_offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
         """What a reader of [start, end) has to skip."""
         aborted: list[AbortedTransaction] = []
-        number = max(bisect_right(self._bases, start_offset) - 1, 0)
-        for segment in self._segments[number:]:
-            index = segment.transaction_index
-            if len(index.entries) and index.collect(start_offset, end_offset, aborted):
-                break
+        with self._reading():
+            for segment in self._segments.from_offset(start_offset):
+                index = segment.transaction_index
+                if len(index.entries):
+                    self._segments.warm(segment)
+                    if index.collect(start_offset, end_offset, aborted):
+                        break
         return aborted
 
     def offset_for_timestamp(self, timestamp_ms: TimestampMs, *, end_offset: Offset) -> TimestampedOffset | None:
         """The first record below `end_offset` whose timestamp is `timestamp_ms` or later."""
-        try:
+        with self._reading():
             return find_by_timestamp(
-                self._segments, timestamp_ms, start_offset=self.log_start_offset, end_offset=end_offset
+                self._segments.all, timestamp_ms, start_offset=self.log_start_offset, end_offset=end_offset
             )
-        except CorruptBatch as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
     def offset_of_max_timestamp(self, *, end_offset: Offset) -> TimestampedOffset | None:
         """The record below `end_offset` with the largest timestamp (KIP-734)."""
-        try:
-            return find_max_timestamp(
-                self._segments,
-                start_offset=self.log_start_offset,
-                end_offset=min(end_offset, self.log_end_offset),
-            )
-        except CorruptBatch as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        end_offset = min(end_offset, self.log_end_offset)
+        with self._reading():
+            return find_max_timestamp(self._segments.all, start_offset=self.log_start_offset, end_offset=end_offset)
 
     def end_offset_for_epoch(self, leader_epoch: LeaderEpoch) -> EpochEndOffset:
         """The largest epoch known that is not above `leader_epoch`, and where it ends; (-1, -1) if that cannot be said."""
@@ -299,7 +287,7 @@ class PartitionLog:
     def start_flush(self) -> Flush | None:
         """The work that makes everything up to the log end durable, for the directory's thread; None if nothing is to be done."""
         self._health.check(self.directory)
-        return self._durability.start(self._active, self.log_end_offset, self._epochs)
+        return self._durability.start(self._segments.active, self.log_end_offset, self._epochs)
 
     def on_flushed(self, flush: Flush) -> None:
         """Back on the loop after `flush.perform()`: the recovery point and what may be acknowledged move."""
@@ -311,14 +299,13 @@ class PartitionLog:
 
     def take_retired(self) -> list[Retired]:
         """Files to be unlinked in the directory's thread, each not before its time; they are the caller's from now on."""
-        retired, self._retired = self._retired, []
-        return retired
+        return self._segments.take_retired()
 
     # Keeping it in shape.
 
     def maybe_roll(self, now_ms: TimestampMs) -> bool:
         """Begin a new segment if the active one has been open for longer than segment.ms, also when nothing is appended any more."""
-        active = self._active
+        active = self._segments.active
         if active.size == 0 or now_ms - max(active.first_timestamp_ms(), active.created_ms) <= self._roll_after_ms:
             return False
         self._roll(self.log_end_offset, now_ms)
@@ -327,7 +314,7 @@ class PartitionLog:
     def delete_old_segments(self, now_ms: TimestampMs, high_watermark: Offset) -> int:
         """Retire segments that retention.ms, retention.bytes or the log start say may go; how many went."""
         count = count_deletable(
-            self._segments,
+            self._segments.all,
             config=self.config,
             now_ms=now_ms,
             log_start_offset=self.log_start_offset,
@@ -336,13 +323,12 @@ class PartitionLog:
         )
         if count == 0:
             return 0
-        if count == len(self._segments):
+        if count == len(self._segments.all):
             self._roll(self.log_end_offset, now_ms)
-        self.advance_log_start(max(self.log_start_offset, self._segments[count].base_offset))
-        gone = self._segments[:count]
-        self._set_segments(self._segments[count:])
-        self._retire(gone, now_ms)
-        self._discard_snapshots(gone)
+        self.advance_log_start(max(self.log_start_offset, self._segments.bases[count]))
+        with self._changing():
+            gone = self._segments.retire_first(count, now_ms)
+            self._snapshots.discard([segment.base_offset for segment in gone])
         return count
 
     def advance_log_start(self, offset: Offset) -> bool:
@@ -364,37 +350,27 @@ class PartitionLog:
         if offset >= self.log_end_offset:
             self._durability.are_epochs_unflushed |= self._epochs.truncate_from_end(self.log_end_offset)
             return False
-        if offset < self._bases[0]:
+        if offset < self._segments.bases[0]:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
-        try:
-            end_offset = self._cut(offset, now_ms)
-        except CorruptBatch as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-        except StorageFailure as failure:
-            raise self._failed(failure) from failure
+        with self._changing():
+            self._lower_promise(offset)
+            end_offset = self._segments.cut(offset, now_ms)
         if end_offset < self.log_start_offset:
             self.truncate_fully_and_start_at(max(offset, self.log_start_offset), now_ms=now_ms)
             return True
         self.log_end_offset = end_offset
-        self._durability.lower(end_offset, self._segments)
+        self._durability.lower(end_offset, self._segments.all)
         self._durability.are_epochs_unflushed |= self._epochs.truncate_from_end(end_offset)
         self._rebuild_producers(now_ms)
         return True
 
     def truncate_fully_and_start_at(self, offset: Offset, *, now_ms: TimestampMs = 0) -> None:
         """Drop everything and go on, empty, at `offset`; epochs and producers go with the records."""
-        try:
-            self._truncation_point.lower(
-                offset, recovery_point=self.recovery_point, log_start_offset=self.log_start_offset
-            )
-            gone = self._segments
-            self._retire_durably(gone, now_ms)
+        with self._changing():
+            self._lower_promise(offset)
+            self._segments.restart(offset, now_ms)
             self._snapshots.discard(list(self._snapshots.offsets))
-            self._set_segments([self._new_segment(offset, now_ms)])
-            self._disk.fsync_dir(self.directory)
-        except StorageFailure as failure:
-            raise self._failed(failure) from failure
         self._durability.are_epochs_unflushed |= self._epochs.clear()
         self._producers = ProducerStates()
         self.log_start_offset = self.log_end_offset = offset
@@ -405,30 +381,15 @@ class PartitionLog:
 
         Only sealed segments below the recovery point may be replaced. After a crash the log holds exactly the old or the new content.
         """
-        gone = [segment for segment in self._segments if segment.base_offset in replaced]
-        invariant(len(gone) == len(replaced), "every replaced segment is still in the log")
-        invariant(self._active not in gone, "the active segment is never compacted")
-        end = self._bases[self._segments.index(gone[-1]) + 1]
-        invariant(end <= self.recovery_point, "only what is durable is compacted")
-        try:
-            commit_swap(self._disk, self.directory, cleaned=cleaned, replaced=replaced)
-            self._retire(gone, now_ms)
-            finish_swap(self._disk, self.directory, cleaned=cleaned)
-            fresh = [self._open_swapped(base, end) for base in sorted(cleaned)]
-            kept = [segment for segment in self._segments if segment.base_offset not in replaced]
-            self._set_segments(sorted([*kept, *fresh], key=lambda segment: segment.base_offset))
+        with self._changing():
+            self._segments.replace(cleaned=cleaned, replaced=replaced, now_ms=now_ms)
             self._snapshots.discard([base for base in replaced if base not in cleaned])
-        except StorageFailure as failure:
-            # Half a swap is no state to go on from; recovery knows how to end it.
-            self._health.fail(failure)
-            raise
 
     def reconfigure(self, config: LogConfig) -> None:
         """New settings, from now on."""
-        self.config = config
-        for segment in self._segments:
-            segment.index_interval_bytes = config.index_interval_bytes
-        self._roll_after_ms = self._compute_roll_after_ms()
+        self.config = self._segments.config = config
+        self._segments.active.index_interval_bytes = config.index_interval_bytes
+        self._roll_after_ms = roll_after_ms(config, self.topic_partition)
         self._durability.flush_messages = config.flush_messages
         self._durability.settle(self.log_end_offset)
 
@@ -436,26 +397,29 @@ class PartitionLog:
         """Forget producers that have been silent for producer.id.expiration.ms; how many went."""
         return self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
+    def active_producers(self) -> list[ProducerState]:
+        """The producers the log knows, as DescribeProducers shows them."""
+        return list(self._producers)
+
     def close(self) -> None:
         """End cleanly, synchronously: indexes in their files, a producer snapshot, everything flushed."""
-        try:
-            self._active.seal()
+        active = self._segments.active
+        with self._changing():
+            active.seal()
             self._durability.small_files.append(self._snapshots.write(self.log_end_offset, self._producers))
-            self._durability.sealed = [*self._durability.sealed, self._active]
+            self._durability.sealed.append(active)
             flush = self.start_flush()
             if flush is not None:
                 flush.perform()
                 self.on_flushed(flush)
                 if not flush.is_performed:
                     raise DiskFull("flush", self.directory, "no space for the leader epochs")
-        except StorageFailure as failure:
-            raise self._failed(failure) from failure
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of all files without a last write: the directory failed, or the log is being deleted. Outstanding flushes are cancelled."""
+        """Let go of all files without a last write: the directory failed, or the log is deleted. Flushes under way are cancelled."""
         self._durability.cancel()
-        self._durability.let_go(self._segments)
+        self._durability.let_go(self._segments.all)
 
     # Appending, inside.
 
@@ -465,7 +429,7 @@ class PartitionLog:
 
     def _must_roll(self, header: BatchHeader, occupied: int, now_ms: TimestampMs) -> bool:
         """Whether a batch must not go into the active segment, of which `occupied` bytes are taken."""
-        active, config = self._active, self.config
+        active, config = self._segments.active, self.config
         if header.base_offset + header.last_offset_delta - active.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if occupied == 0:
@@ -486,28 +450,14 @@ class PartitionLog:
 
     def _roll(self, base_offset: Offset, now_ms: TimestampMs) -> None:
         """Seal the active segment and begin the next; a full disk leaves the log as it was."""
-        old = self._active
-        try:
-            old.seal()
+        with self._changing():
+            self._segments.active.seal()
             self._durability.small_files.append(self._snapshots.write(base_offset, self._producers))
-            fresh = self._new_segment(base_offset, now_ms)
-        except StorageFailure as failure:
-            raise self._failed(failure) from failure
-        self._durability.sealed.append(old)
-        self._set_segments([*self._segments, fresh])
-        self._durability.is_wanted = True
-
-    def _new_segment(self, base_offset: Offset, now_ms: TimestampMs) -> Segment:
-        segment = Segment(
-            self._disk, self.directory, base_offset, index_interval_bytes=self.config.index_interval_bytes
-        )
-        segment.created_ms = now_ms
-        self._durability.are_names_unflushed = True
-        return segment
+            self._segments.begin(base_offset, now_ms)
 
     def _write(self, chunks: Sequence[Buffer]) -> None:
         self._health.check(self.directory)
-        active = self._active
+        active = self._segments.active
         try:
             active.write(chunks)
         except DiskFull as full:
@@ -526,7 +476,9 @@ class PartitionLog:
         """The batch is written: now its producer's state may change."""
         finished = self._producers.apply(header, marker)
         if finished is not None and finished.is_aborted:
-            self._active.transaction_index.append_finished(finished, self._producers.stable_offset_after(finished))
+            self._segments.active.transaction_index.append_finished(
+                finished, self._producers.stable_offset_after(finished)
+            )
 
     def _note_epoch(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         if self._epochs.assign(leader_epoch, start_offset):
@@ -552,80 +504,45 @@ class PartitionLog:
                 self._note_epoch(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self._note(header, marker_of(header, view[position : position + header.size]))
-            self._active.note(header.base_offset, header.last_offset, header.max_timestamp, header.size)
+            self._segments.active.note(header.base_offset, header.last_offset, header.max_timestamp, header.size)
         self.log_end_offset = batches[-1][1].next_offset
         self._durability.advance(self.log_end_offset, now_ms)
 
     # Keeping it in shape, inside.
 
-    def _cut(self, offset: Offset, now_ms: TimestampMs) -> Offset:
-        """Remove everything from `offset` on; the new end. First the promise on disk is lowered, then whole segments go, then the rest."""
+    def _lower_promise(self, offset: Offset) -> None:
         self._truncation_point.lower(offset, recovery_point=self.recovery_point, log_start_offset=self.log_start_offset)
-        keep = max(bisect_right(self._bases, offset), 1)
-        while keep > 1 and self._bases[keep - 1] >= offset:
-            keep -= 1  # A segment that would be left empty goes too.
-        gone = self._segments[keep:]
-        self._set_segments(self._segments[:keep])
-        self._retire_durably(gone, now_ms)
-        return self._active.truncate_to(offset)
 
     def _rebuild_producers(self, now_ms: TimestampMs) -> None:
         self._snapshots.discard_after(self.log_end_offset)
         self._producers = producers_at(
             self.log_end_offset,
-            self._segments,
+            self._segments.all,
             self._snapshots,
             now_ms=now_ms,
             expiration_ms=self.config.producer_id_expiration_ms,
         )
 
-    def _open_swapped(self, base_offset: Offset, end_offset: Offset) -> Segment:
-        segment = Segment(
-            self._disk, self.directory, base_offset, index_interval_bytes=self.config.index_interval_bytes
-        )
-        segment.created_ms = segment.mtime_ms()
-        invariant(segment.size == 0 or segment.load_indexes(end_offset), "the cleaner leaves sound indexes")
-        segment.close_indexes()
-        return segment
-
-    def _retire(self, gone: Iterable[Segment], now_ms: TimestampMs) -> None:
-        """Take segments' files out of the log's sight, to be unlinked after file.delete.delay.ms."""
-        not_before_ms = now_ms + self.config.file_delete_delay_ms
-        self._durability.are_names_unflushed = True
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """What goes wrong while reading: rot is the reader's to hear of, a failing disk takes the directory offline."""
+        self._health.check(self.directory)
         try:
-            for segment in gone:
-                self._retired.extend(Retired(path, not_before_ms) for path in segment.retire())
-                self._durability.let_go((segment,))
+            yield
+        except CorruptBatch as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         except StorageFailure as failure:
-            raise self._failed(failure) from failure
-
-    def _retire_durably(self, gone: Sequence[Segment], now_ms: TimestampMs) -> None:
-        """The last one first and each made durable, so that a crash in between leaves no hole."""
-        for segment in reversed(gone):
-            self._retire((segment,), now_ms)
-            self._disk.fsync_dir(self.directory)
-
-    def _discard_snapshots(self, gone: Iterable[Segment]) -> None:
-        try:
-            self._snapshots.discard([segment.base_offset for segment in gone])
-        except StorageFailure as failure:
-            raise self._failed(failure) from failure
-
-    def _set_segments(self, segments: list[Segment]) -> None:
-        self._segments = segments
-        self._bases = [segment.base_offset for segment in segments]
-        self._active = segments[-1]
-
-    def _failed(self, failure: StorageFailure) -> StorageFailure:
-        if not isinstance(failure, DiskFull):
             self._health.fail(failure)
-        return failure
+            raise
 
-    def _compute_roll_after_ms(self) -> int:
-        """segment.ms less a jitter that is the same at every start, so that partitions do not all roll at once."""
-        config = self.config
-        longest = config.segment_ms
-        if config.is_compacted and config.max_compaction_lag_ms is not None:
-            longest = min(longest, config.max_compaction_lag_ms)
-        jitter_max = min(config.segment_jitter_ms, longest)
-        return longest - crc32c(str(self.topic_partition).encode()) % (jitter_max + 1)
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """What goes wrong while files change: a full disk may pass, anything else takes the directory offline."""
+        self._health.check(self.directory)
+        try:
+            yield
+        except DiskFull:
+            raise
+        except StorageFailure as failure:
+            self._health.fail(failure)
+            raise

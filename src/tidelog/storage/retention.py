@@ -1,11 +1,13 @@
-"""Which segments have outlived their time, size or the log start: always whole ones, the oldest first."""
+"""How long segments live: which may go (always whole ones, the oldest first), and when the active one ends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from crc32c import crc32c
+
 from tidelog.config import LogConfig
-from tidelog.model import Offset, TimestampMs
+from tidelog.model import Offset, TimestampMs, TopicPartition
 from tidelog.storage.segment import Segment
 
 
@@ -64,3 +66,12 @@ def _leading(count: int, holds: Callable[[int], bool]) -> int:
     while number < count and holds(number):
         number += 1
     return number
+
+
+def roll_after_ms(config: LogConfig, topic_partition: TopicPartition) -> int:
+    """How long a segment stays active: segment.ms less a jitter, the same at every start, so that partitions do not all roll at once."""
+    longest = config.segment_ms
+    if config.is_compacted and config.max_compaction_lag_ms is not None:
+        longest = min(longest, config.max_compaction_lag_ms)
+    jitter_max = min(config.segment_jitter_ms, longest)
+    return longest - crc32c(str(topic_partition).encode()) % (jitter_max + 1)

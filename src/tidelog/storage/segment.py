@@ -97,7 +97,19 @@ class Segment:
         if newest is not None:
             self.largest_timestamp_ms, self.offset_of_largest_timestamp = newest
         last_indexed = self.offset_index.last_offset()
-        return last_indexed < end_offset and self.offset_of_largest_timestamp < end_offset
+        return max(last_indexed, self.offset_of_largest_timestamp) < end_offset and self._is_end_indexed()
+
+    def _is_end_indexed(self) -> bool:
+        """Whether what follows the last index entries is as short, and as old, as it would be had no entry been lost."""
+        unindexed = 0
+        try:
+            for _, header in scan_headers(self._file, self.offset_index.last_position(), self.size):
+                if unindexed > self.index_interval_bytes or header.max_timestamp > self.largest_timestamp_ms:
+                    return False
+                unindexed += header.size
+        except CorruptBatch:
+            return False
+        return True
 
     def load_tail(self) -> Offset:
         """Walk what the indexes do not cover yet, so that appends can go on; the offset after the last batch. Raises CorruptBatch."""
@@ -184,7 +196,10 @@ class Segment:
         if self._first_timestamp_ms is None:
             if self.size == 0:
                 return NO_TIMESTAMP
-            _, header = next(self.scan_headers())
+            try:
+                _, header = next(self.scan_headers())
+            except CorruptBatch:
+                return NO_TIMESTAMP
             self._first_timestamp_ms = header.max_timestamp
         return self._first_timestamp_ms
 
@@ -196,12 +211,20 @@ class Segment:
         self._hints, self._older_hints = {}, {}
 
     def truncate_to(self, offset: Offset) -> Offset:
-        """Drop the batch that holds `offset` and all after it; the offset after the last batch left. Raises CorruptBatch."""
-        position = self.locate(offset)
-        if position is not None:
-            self._file.truncate(position)
-            self._file.fsync()  # Else a crash may bring the rest back, behind batches written since.
-            self.size = position
+        """Drop the batch that holds `offset` and all after it; the offset after the last batch left.
+
+        Where rot keeps us from finding that place the whole segment is dropped: the leader has it all.
+        """
+        try:
+            position = self.locate(offset)
+            return self._truncate(self.size if position is None else position, offset)
+        except CorruptBatch:
+            return self._truncate(0, self.base_offset)
+
+    def _truncate(self, position: int, offset: Offset) -> Offset:
+        self._file.truncate(position)
+        self._file.fsync()  # Else a crash may bring the rest back, behind batches written since.
+        self.size = position
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.truncate_to(offset)
         newest = self.time_index.last()
