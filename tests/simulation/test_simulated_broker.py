@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -10,68 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.client import Admin, ClientConfig, Consumer, ConsumerConfig, Producer, ProducerConfig
-from tidelog.client import NewTopic as WantedTopic
-from tidelog.model import TopicPartition
-from tidelog.runtime import Runtime
+from tests.simulation.workload import FLUSHED, Writing, create_topic, stored
 from tidelog.simulation.cluster import SimulatedCluster
-
-FLUSHED = {"log.flush.interval.messages": "1"}
-T0 = TopicPartition("t", 0)
 
 # A killed process runs no `finally`; Python says so when its coroutines, which would have liked to, are thrown away.
 kills = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-def properties(cluster: SimulatedCluster, **more: str) -> dict[str, str]:
-    return {"bootstrap.servers": cluster.bootstrap, **{name.replace("_", "."): value for name, value in more.items()}}
-
-
-def create_topic(cluster: SimulatedCluster, **configs: str) -> None:
-    async def story(runtime: Runtime) -> None:
-        async with Admin.connect(ClientConfig.from_properties(properties(cluster)), runtime) as admin:
-            (result,) = await admin.create_topics(
-                [WantedTopic(name="t", partition_count=1, replication_factor=1, configs=configs)]
-            )
-            assert result.is_ok, result
-
-    cluster.tell(story)
-
-
-class Writing:
-    """A producer that writes numbers until told to stop, and what it was promised: value by offset."""
-
-    def __init__(self, cluster: SimulatedCluster) -> None:
-        self._cluster = cluster
-        self.acknowledged: dict[int, bytes] = {}
-        self._is_over = False
-
-    async def write(self, runtime: Runtime) -> None:
-        config = ProducerConfig.from_properties(properties(self._cluster, linger_ms="1", delivery_timeout_ms="600000"))
-        async with Producer.connect(config, runtime) as producer:
-            number = 0
-            while not self._is_over:
-                sending = [await producer.send("t", b"%d" % (number + n), partition=0) for n in range(10)]
-                number += 10
-                for n, future in enumerate(sending):
-                    self.acknowledged[(await future).offset] = b"%d" % (number - 10 + n)
-
-    def stop(self) -> None:
-        self._is_over = True
-
-
-def stored(cluster: SimulatedCluster, end: int) -> dict[int, bytes]:
-    async def story(runtime: Runtime) -> dict[int, bytes]:
-        config = ConsumerConfig.from_properties(properties(cluster, auto_offset_reset="earliest"))
-        async with Consumer.connect(config, runtime) as consumer:
-            consumer.assign([T0])
-            found: dict[int, bytes] = {}
-            async with asyncio.timeout(600):
-                while len(found) < end:
-                    found |= {record.offset: record.value or b"" for record in await consumer.poll(timeout_ms=1000)}
-            return found
-
-    return cluster.tell(story)
 
 
 def cut_power_again_and_again(seed: int, *, cuts: int) -> tuple[str, dict[int, bytes], dict[int, bytes]]:

@@ -71,8 +71,10 @@ class Broker:
                 listener.serve()
             logger.info("broker ready", extra=fields(broker_id=config.broker_id, cluster_id=cluster_id))
             on_ready({listener.name: listener.address for listener in listeners})
-            await self._until_stopped(node.replicas)
+            failure = await self._until_stopped(node.replicas)
             logger.info("broker stopping", extra=fields(broker_id=config.broker_id))
+        if failure is not None:
+            raise failure
 
     def _listener(self, node: Node, setting: ListenerSetting) -> Listener:
         limits = ConnectionLimits(
@@ -81,16 +83,18 @@ class Broker:
         dispatcher = Dispatcher(bind_handlers(node), self._runtime.metrics)
         return Listener(setting.name, Address(setting.host, setting.port), dispatcher, limits, self._runtime)
 
-    async def _until_stopped(self, replicas: ReplicaManager) -> None:
+    async def _until_stopped(self, replicas: ReplicaManager) -> StorageFailure | None:
+        """Wait until somebody asks for the end, or until no log directory is left to serve from."""
         stopped = asyncio.ensure_future(self._stop_requested.wait())
         failed = asyncio.ensure_future(replicas.all_directories_failed.wait())
         try:
             await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
-            if failed.done():
-                raise StorageFailure("use", ",".join(self._config.log_dirs), "every log directory has failed")
         finally:
             stopped.cancel()
             failed.cancel()
+        if not replicas.all_directories_failed.is_set():
+            return None
+        return StorageFailure("use", ",".join(self._config.log_dirs), "every log directory has failed")
 
 
 def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Node:
