@@ -21,34 +21,40 @@ def main() -> int:
     """Measure and print; returns the exit code."""
     options = _options()
     scale = Scale(throughput_bytes=options.megabytes * 1_000_000, request_count=options.requests)
-    with tempfile.TemporaryDirectory(prefix="tidelog-bench-", dir=options.directory) as name, ExitStack() as running:
-        targets = [running.enter_context(tidelog(Path(name), *options.up))]
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelog-bench-", dir=options.directory) as directory,
+        ExitStack() as running,
+    ):
+        targets = [running.enter_context(tidelog(Path(directory), *options.up))]
         if options.kafka:
             try:
-                targets.append(running.enter_context(kafka(Path(name))))
+                targets.append(running.enter_context(kafka(Path(directory))))
             except ToolMissing as missing:
                 print(missing, file=sys.stderr)
                 return 1
+        load = os.getloadavg()[0]
         print(
-            f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, load generators on the same machine"
+            f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, load average before: {load:.1f}"
         )
-        print(f"{options.rounds} rounds after one to warm up; median ± half the range\n", flush=True)
-        for load in options.loads or LOADS:
-            _report(targets, _measure(targets, load, scale, options.rounds))
+        print("the load generators share the machine with the broker; reads come from the page cache")
+        print(f"{options.rounds} rounds after {options.warmup} to warm up; median ± half the range\n", flush=True)
+        for name in options.loads or LOADS:
+            print(f"{name}: {LOADS[name].__doc__}")
+            _report(targets, _measure(targets, name, scale, options))
     return 0
 
 
 Results = dict[str, dict[str, list[Reading]]]
 
 
-def _measure(targets: list[Target], load: str, scale: Scale, rounds: int) -> Results:
+def _measure(targets: list[Target], load: str, scale: Scale, options: argparse.Namespace) -> Results:
     """Readings by name and target. Targets take turns, so that a slow minute of the machine hits all of them."""
     results: Results = defaultdict(lambda: defaultdict(list))
-    for number in range(rounds + 1):
+    for number in range(options.warmup + options.rounds):
         for target in targets if number % 2 == 0 else reversed(targets):
             with own_topic(target, f"bench-{load}-{number}") as topic:
                 readings = LOADS[load](target, topic, scale)
-            for reading in readings if number > 0 else []:
+            for reading in readings if number >= options.warmup else []:
                 results[reading.name][target.name].append(reading)
     return results
 
@@ -72,6 +78,9 @@ def _options() -> argparse.Namespace:
         "--kafka", action="store_true", help="measure Apache Kafka beside it (fetched with Maven, needs Java)"
     )
     parser.add_argument("--rounds", type=int, default=5, help="counted runs per target (default: 5)")
+    parser.add_argument(
+        "--warmup", type=int, default=4, help="runs before those, for compilers and caches (default: 4)"
+    )
     parser.add_argument("--megabytes", type=int, default=400, help="bytes per throughput run (default: 400)")
     parser.add_argument("--requests", type=int, default=5_000, help="requests per latency run (default: 5000)")
     parser.add_argument("--directory", help="where the brokers keep their data meanwhile (default: the system's)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,9 +22,8 @@ class Target(NamedTuple):
 
     def cpu_seconds(self) -> float:
         """Processor time of all its threads since it started."""
-        after_name = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        user, system = int(after_name[11]), int(after_name[12])
-        return (user + system) / os.sysconf("SC_CLK_TCK")
+        # The process's own clock in nanoseconds (Linux makes its number of the pid): /proc counts in steps of 10 ms, too coarse here.
+        return time.clock_gettime((~self.process.pid << 3) | 2)
 
     def resident_megabytes(self) -> float:
         """Memory it holds now."""
