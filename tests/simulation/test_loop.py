@@ -7,7 +7,7 @@ import gc
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 
@@ -104,6 +104,38 @@ def test_a_killed_process_runs_no_finally_however_its_garbage_is_collected(loop:
 
     loop.run(run())
     assert ran == []
+
+
+def killed_while_its_finally_would_wait() -> list[str]:
+    loop, process, reached = SimulatedLoop(), Process("a", 1), list[str]()
+
+    async def inner() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.create_task(asyncio.Event().wait())
+            reached.append("after the wait")
+
+    async def outer() -> None:
+        async with AsyncExitStack() as parts, asyncio.TaskGroup() as group:
+            parts.push_async_callback(asyncio.Event().wait)
+            group.create_task(inner())
+            await inner()
+
+    async def run() -> None:
+        loop.create_task(outer(), context=process.context.copy())
+        await pause(1)
+        loop.kill(process)
+
+    loop.run(run())
+    loop.close()
+    return reached
+
+
+def test_the_dead_are_let_go_in_silence_even_if_they_would_wait_in_a_finally() -> None:
+    """Found by the broker, whose exit stack awaits: thrown away, its coroutines complained as unraisable exceptions."""
+    assert killed_while_its_finally_would_wait() == []
+    gc.collect()
 
 
 def test_timers_of_a_killed_process_do_not_fire(loop: SimulatedLoop) -> None:

@@ -48,7 +48,7 @@ def test_same_seed_same_digest_in_another_process_under_another_hash_seed(hash_s
     told = subprocess.run(
         [sys.executable, "-c", script],
         cwd=root,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)},
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{root}:{root / 'src'}"},
         capture_output=True,
         text=True,
         check=True,

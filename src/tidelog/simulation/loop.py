@@ -6,17 +6,19 @@ Each callback belongs to the process in whose context it was scheduled. A killed
 so its coroutines are held until the loop is closed; a paused one keeps its callbacks until it is resumed.
 
 This file touches private names of asyncio (Python 3.11 to 3.13): `_run_once`, `_call_soon`, `Handle._run`, `Handle._cancelled`,
-`Handle._context`, `TimerHandle._scheduled`, `Task._log_destroy_pending`. No other file does.
+`Handle._context`, `TimerHandle._scheduled`, `Task._log_destroy_pending`, `Task._log_traceback`, `_asyncgen_finalizer_hook`. No other file does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import heapq
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, TypeVarTuple
@@ -26,6 +28,7 @@ from tidelog.simulation.randomness import SimulatedRandomness
 
 CALLBACKS_PER_INSTANT_MAX: Final = 200_000
 _CANCELLED_TIMERS_KEPT_MAX: Final = 1_000
+_WAITS_IN_FINALLY_MAX: Final = 100
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -102,6 +105,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._runnable: list[Process] = []
         self._callbacks_this_instant = 0
         self._dead: list[Process] = []
+        self._unheard: list[weakref.ref[asyncio.Future[Any]]] = []
         self._is_burying = False
         self.set_debug(enabled=False)
         self.set_exception_handler(_note_failure)
@@ -171,6 +175,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._task_count += 1
         task = OwnedTask(coro, loop=self, name=name or f"Task-{self._task_count}", context=context)
         task.owner = _owner(context) or self.world
+        if self._is_burying:
+            coro.close()
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        else:
+            task.add_done_callback(self._note_done)
         return task
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
@@ -188,9 +197,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             result = self.run_until_complete(task)
         except BaseException:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            self.world.buried.append(task)
             self._raise_failure()
             raise
+        self._find_unheard()
         self._raise_failure()
         return result
 
@@ -199,11 +208,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if self.is_closed():
             return
         self._is_burying = True
-        for task in sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            self.world.buried.append(task)
-        for process in (*self._dead, self.world):
-            _bury(process)
+        tasks = {task: None for process in self._dead for task in process.buried if isinstance(task, asyncio.Task)}
+        tasks |= dict.fromkeys(sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()))
+        asyncio._set_running_loop(self)  # What the dead still try finds a loop that ignores it.
+        try:
+            for task in tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                _bury(task)
+        finally:
+            asyncio._set_running_loop(None)
         self._timers.clear()
         super().close()
 
@@ -280,6 +293,20 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             heapq.heapify(self._timers)
             self._cancelled_timer_count = 0
 
+    def _note_done(self, task: asyncio.Future[Any]) -> None:
+        if _is_unheard(task):
+            self._unheard.append(weakref.ref(task))
+
+    def _find_unheard(self) -> None:
+        # Asyncio reports a failed task when it is thrown away, which may take the collector; it runs only if there is such a task.
+        self._unheard = [found for found in self._unheard if _is_unheard(found())]
+        if self._unheard:
+            gc.collect()
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[object, object]) -> None:
+        if not self._is_burying:
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
+
     def _raise_failure(self) -> None:
         if self.failures:
             raise self.failures[0]
@@ -302,6 +329,10 @@ def _run_work(future: asyncio.Future[T], executor: SimulatedExecutor, func: Call
         future.set_result(done.result())
 
 
+def _is_unheard(task: asyncio.Future[Any] | None) -> bool:
+    return task is not None and task._log_traceback
+
+
 def _note_failure(loop: asyncio.AbstractEventLoop, details: dict[str, object]) -> None:
     if not isinstance(loop, SimulatedLoop) or loop._is_burying:
         return
@@ -313,17 +344,20 @@ def _note_failure(loop: asyncio.AbstractEventLoop, details: dict[str, object]) -
     )
 
 
-def _bury(process: Process) -> None:
-    while process.buried:
-        each = process.buried.pop()
-        if not isinstance(each, asyncio.Task):
-            continue
-        coroutine = each.get_coro()
+class _Buried(BaseException):
+    """Ends the coroutines of the dead. Not GeneratorExit, which a coroutine that waits once more in a `finally` may not ignore."""
+
+
+def _bury(task: asyncio.Task[object]) -> None:
+    coroutine = task.get_coro()
+    if coroutine is None:
+        return
+    for _ in range(_WAITS_IN_FINALLY_MAX):
         try:
-            if coroutine is not None:
-                coroutine.close()
-        except BaseException:  # noqa: BLE001  # A dead process may raise what it likes; if it goes on waiting it is kept for good.
-            _undead.append(each)
+            coroutine.throw(_Buried)
+        except BaseException:  # noqa: BLE001  # The dead may raise what they like; nobody hears.
+            return
+    _undead.append(task)  # It goes on waiting whatever it is told: never let go of it.
 
 
 _undead: Final[list[object]] = []
