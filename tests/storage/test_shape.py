@@ -280,3 +280,25 @@ def test_reconfigured_log_uses_the_new_settings_at_once() -> None:
     log.reconfigure(replace(CONFIG, segment_bytes=100))
     append(log, "b")
     assert bases(log) == [0, 1]
+
+
+def test_flush_begun_before_a_truncation_does_not_vouch_for_what_was_written_after_it() -> None:
+    log = filled(KEEP)
+    append(log, "flushed", leader_epoch=8)
+    work = log.start_flush()
+    assert work is not None
+    log.truncate_to(8)
+    append(log, "not flushed", leader_epoch=9)
+    work.perform()
+    log.on_flushed(work)
+    assert (log.recovery_point, log.log_end_offset) == (8, 9)
+
+
+def test_truncation_into_rot_drops_the_whole_segment() -> None:
+    disk = new_disk()
+    log = filled(replace(KEEP, index_interval_bytes=4096), disk=disk)
+    disk.flip_bit(log.segments[1].path(".log"), position=8, bit=7)
+    log.truncate_to(8)
+    assert (log.log_end_offset, bases(log)) == (5, [0, 5])
+    assert [offset for offset, _ in values(log)] == list(range(5))
+    assert append(log, "next", leader_epoch=9) == 5
