@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.workload import FLUSHED, Writing, create_topic, stored
+from tests.simulation.workload import FLUSHED, Writing, create_topic, delete_topic, stored
 from tidelog.simulation.cluster import SimulatedCluster
 
 # A killed process runs no `finally`; Python says so when its coroutines, which would have liked to, are thrown away.
@@ -57,6 +57,18 @@ def test_nothing_acknowledged_is_lost_when_the_power_goes_on_many_seeds() -> Non
         missing = {offset: value for offset, value in acknowledged.items() if found.get(offset) != value}
         assert not missing, f"seed {seed}"
         assert len(set(found.values())) == len(found), f"seed {seed}"
+
+
+def test_a_topic_can_be_deleted_while_its_first_flush_is_wanted_or_under_way() -> None:
+    with SimulatedCluster() as cluster:
+        for under_way, wanted in (("a", "b"), ("c", "d")):
+            cluster.brokers[1].node.disk.stall("/data", duration_ms=2_000)
+            create_topic(cluster, topic=under_way)
+            create_topic(cluster, topic=wanted)
+            delete_topic(cluster, wanted)
+            delete_topic(cluster, under_way)
+            cluster.world.run_for_ms(5_000)
+        create_topic(cluster)
 
 
 @kills

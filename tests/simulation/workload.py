@@ -29,6 +29,15 @@ def create_topic(cluster: SimulatedCluster, *, topic: str = "t", **configs: str)
     cluster.tell(story)
 
 
+def delete_topic(cluster: SimulatedCluster, topic: str) -> None:
+    async def story(runtime: Runtime) -> None:
+        async with Admin.connect(ClientConfig.from_properties(properties(cluster)), runtime) as admin:
+            (result,) = await admin.delete_topics([topic])
+            assert result.is_ok, result
+
+    cluster.tell(story)
+
+
 class Writing:
     """A producer that writes numbers until told to stop, and what it was promised: value by offset."""
 

@@ -38,6 +38,10 @@ class DirectoryFlusher:
         self._wanted[partition.topic_partition] = partition
         self._has_work.set()
 
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """The log is being deleted; what is wanted of it no longer is."""
+        self._wanted.pop(topic_partition, None)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve wishes until the block is left; those of that moment are still fulfilled."""

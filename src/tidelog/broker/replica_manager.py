@@ -182,6 +182,7 @@ class ReplicaManager:
         hosted = self._hosted.pop(topic_partition, None)
         if hosted is None:
             return
+        hosted.flusher.forget(topic_partition)
         if hosted.directory.failure is None:
             try:
                 hosted.directory.delete_log(topic_partition, unique=self._runtime.randomness.uuid())
