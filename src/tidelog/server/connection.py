@@ -160,10 +160,10 @@ class Connection(asyncio.Protocol):
         except Exception as bug:  # noqa: BLE001  # see _blame
             self._blame(bug)
             return
-        if isinstance(answer, Awaitable):
-            self._waiting = self._spawn(self._await(answer))
-        elif answer is not None:
+        if isinstance(answer, list):
             self._write(answer)
+        elif answer is not None:
+            self._waiting = self._spawn(self._await(answer))
 
     async def _await(self, answer: Awaitable[Frame | None]) -> None:
         try:

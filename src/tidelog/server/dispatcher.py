@@ -7,13 +7,11 @@ awaited by the connection, which keeps them in request order.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
-from tidelog.model import invariant
 from tidelog.runtime import Address, Metrics
 from tidelog.runtime.disk import Buffer
-from tidelog.wire.api import API_TABLE, ApiKey, Response
+from tidelog.wire.api import API_TABLE, ApiKey, Response, VersionRange
 from tidelog.wire.codec import decode_request
 from tidelog.wire.errors import MalformedMessage
 from tidelog.wire.frame import encode_response_frame, encode_unsupported_version_frame
@@ -29,9 +27,8 @@ class ConnectionRefused(Exception):
     """The peer sent something that has no answer; its connection is closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
-    """What a handler may know of a request besides its body."""
+class RequestContext(NamedTuple):
+    """What a handler may know of a request besides its body. A tuple because one is made per request."""
 
     header: RequestHeader
     listener: str
@@ -49,50 +46,53 @@ class RequestContext:
         return self.header.client_id or ""
 
 
+class _Route(NamedTuple):
+    """Where requests of one API go."""
+
+    handler: Handler
+    served: VersionRange
+    note: Callable[[], None]  # Counts the request.
+
+
 class Dispatcher:
     """Finds the handler of a frame and turns its result into a frame."""
 
     def __init__(self, handlers: Mapping[ApiKey, Handler], metrics: Metrics) -> None:
-        self._handlers = dict(handlers)
-        self._requests = {
-            key: metrics.counter("kafka_network_requestmetrics_requests_total", request=key.name) for key in handlers
+        self._routes = {
+            key: _Route(
+                handler,
+                API_TABLE[key].served,
+                metrics.counter("kafka_network_requestmetrics_requests_total", request=key.name).add,
+            )
+            for key, handler in handlers.items()
         }
 
     def dispatch(
         self, frame: bytearray, listener: str, local: Address, peer: Address
-    ) -> Frame | None | Awaitable[Frame | None]:
+    ) -> Frame | Awaitable[Frame | None] | None:
         """The answer to a frame, or an awaitable of it; None is silence. Raises ConnectionRefused."""
         try:
             header, position = decode_request_header(frame)
-            context = RequestContext(header, listener, local, peer)
-            handler = self._handler_for(header)
-            if handler is None:
-                return encode_unsupported_version_frame(header.correlation_id)
+            route = self._routes.get(header.api_key)
+            if route is None or header.api_version not in route.served:
+                return _unserved(header)
             request = decode_request(header.api_key, header.api_version, memoryview(frame)[position:])
         except MalformedMessage as malformed:
             raise ConnectionRefused(f"malformed request: {malformed}") from malformed
-        self._requests[header.api_key].add()
-        answer = handler(context, request)
-        if isinstance(answer, Awaitable):
-            return _encoded_later(header, answer)
-        return _encoded(header, answer)
-
-    def _handler_for(self, header: RequestHeader) -> Handler | None:
-        """The handler, or None for an ApiVersions request of a version we do not know, which alone is answered (KIP-511)."""
-        handler = self._handlers.get(header.api_key)
-        if handler is not None and header.api_version in API_TABLE[header.api_key].served:
-            return handler
-        if header.api_key == ApiKey.API_VERSIONS:
-            return None
-        raise ConnectionRefused(f"{header.api_key.name} version {header.api_version} is not served")
+        route.note()
+        answer = route.handler(RequestContext(header, listener, local, peer), request)
+        if isinstance(answer, Response):
+            return encode_response_frame(header, answer)
+        return None if answer is None else _encoded_later(header, cast("Awaitable[Response | None]", answer))
 
 
-async def _encoded_later(header: RequestHeader, answer: Awaitable[object]) -> Frame | None:
-    return _encoded(header, await answer)
+def _unserved(header: RequestHeader) -> Frame:
+    """Only ApiVersions is answered in a version we do not know, so that the client can choose again (KIP-511)."""
+    if header.api_key == ApiKey.API_VERSIONS:
+        return encode_unsupported_version_frame(header.correlation_id)
+    raise ConnectionRefused(f"{header.api_key.name} version {header.api_version} is not served")
 
 
-def _encoded(header: RequestHeader, response: object) -> Frame | None:
-    if response is None:
-        return None
-    invariant(isinstance(response, Response), "a handler answers with a response or with silence")
-    return encode_response_frame(header, cast("Response", response))
+async def _encoded_later(header: RequestHeader, answer: Awaitable[Response | None]) -> Frame | None:
+    response = await answer
+    return None if response is None else encode_response_frame(header, response)

@@ -18,6 +18,9 @@ from tidelog.wire.tagged import skip_tagged_fields
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
 _REQUEST_START: Final = struct.Struct(">hhi")
 _API_KEYS: Final = {int(key): key for key in ApiKey}
+_FLEXIBLE: Final = frozenset(
+    (key, version) for key, api in API_TABLE.items() for version in api.served if api.is_flexible(version)
+)
 
 
 class RequestHeader(NamedTuple):
@@ -95,8 +98,7 @@ def decode_response_header(key: ApiKey, version: int, frame: Buffer) -> tuple[in
 
 
 def _is_flexible(key: ApiKey, version: int) -> bool:
-    api = API_TABLE.get(key)
-    return api is not None and version in api.served and api.is_flexible(version)
+    return (key, version) in _FLEXIBLE
 
 
 def _has_tagged_response_header(key: ApiKey, version: int) -> bool:
