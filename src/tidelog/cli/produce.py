@@ -49,20 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-p", "--partition", type=whole_number(low=0, high=2**31 - 1, what="a partition"),
         help="send to this partition (default: by key, or whichever is convenient)",
     )  # fmt: skip
-    key = parser.add_mutually_exclusive_group()
-    key.add_argument("-k", "--key", help="the key of every record")
-    key.add_argument(
-        "-K", "--key-delimiter", type=checked(escaped_bytes), metavar="DELIM",
-        help="what separates key and value in the input",
-    )  # fmt: skip
-    parser.add_argument(
-        "-H", "--header", dest="headers", action="append", default=[], type=checked(key_value), metavar="NAME=VALUE",
-        help="a header for every record; may be repeated",
-    )  # fmt: skip
-    parser.add_argument(
-        "-D", "--delimiter", type=checked(escaped_bytes), default=b"\n", metavar="DELIM",
-        help=r"what separates records in the input (default: \n)",
-    )  # fmt: skip
+    _add_record_arguments(parser)
     parser.add_argument("-Z", "--null", action="store_true", help="send empty keys and values as null")
     parser.add_argument(
         "-J", "--json", action="store_true", help="each line is a JSON object, as `tidelog consume -J` prints"
@@ -82,6 +69,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="what to send (default: stdin, in lines)")
     parser.set_defaults(run=run)
+
+
+def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
+    """How input becomes keys, values and headers."""
+    key = parser.add_mutually_exclusive_group()
+    key.add_argument("-k", "--key", help="the key of every record")
+    key.add_argument(
+        "-K", "--key-delimiter", type=checked(escaped_bytes), metavar="DELIM",
+        help="what separates key and value in the input",
+    )  # fmt: skip
+    parser.add_argument(
+        "-H", "--header", dest="headers", action="append", default=[], type=checked(key_value), metavar="NAME=VALUE",
+        help="a header for every record; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "-D", "--delimiter", type=checked(escaped_bytes), default=b"\n", metavar="DELIM",
+        help=r"what separates records in the input (default: \n)",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
