@@ -30,7 +30,7 @@ class TopicPartition(NamedTuple):
     """One ordered log of a topic. A tuple because it is hashed on every request."""
 
     topic: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a partition
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"

@@ -142,6 +142,7 @@ def _decode(codec: _Codec, body: Buffer) -> tuple[object, int]:
     except UnicodeDecodeError as error:
         raise MalformedMessage(f"{codec.title} has text that is not UTF-8") from error
 
+
 def _encode(codec: _Codec, message: object) -> list[Buffer]:
     try:
         return codec.encode(message)
