@@ -15,8 +15,8 @@ from tidelog.runtime.clock import Clock
 from tidelog.runtime.disk import DiskFull, FileMissing, StorageFailure
 from tidelog.simulation.clock import SimulatedClock
 from tidelog.simulation.disk_executor import SimulatedChild, SimulatedExecutor
-from tidelog.simulation.disk_faults import DiskFaults, Operation, OperationHook, PowerCut
-from tidelog.simulation.disk_file import SimulatedFile, SimulatedLock
+from tidelog.simulation.disk_faults import DiskFaults, OperationHook
+from tidelog.simulation.disk_file import DiskState, SimulatedFile, SimulatedLock
 from tidelog.simulation.disk_image import (
     DirectoryNode,
     DiskImage,
@@ -25,8 +25,6 @@ from tidelog.simulation.disk_image import (
     Name,
     NameChange,
     Node,
-    Truncate,
-    Write,
 )
 from tidelog.simulation.randomness import SimulatedRandomness
 
@@ -43,23 +41,30 @@ class SimulatedDisk:
         *,
         capacity_bytes: int = _CAPACITY_BYTES,
     ) -> None:
-        self.faults = DiskFaults()
-        self.incarnation = 0
-        self.operation_count = 0
         self.thread_latency_ms = (0.2, 5.0)
         self.child_latency_ms = (20.0, 500.0)
         self._clock = clock or SimulatedClock()
+        self._state = DiskState(self._clock, capacity_bytes)
         self._randomness = randomness or SimulatedRandomness("disk")
         self._image = DiskImage()
-        self._capacity_bytes = self._free_capacity_bytes = capacity_bytes
-        self._used_bytes = 0
-        self._files: dict[SimulatedFile, None] = {}
-        self._locks: dict[str, SimulatedLock] = {}
-        self._hooks: list[OperationHook] = []
-        self._is_off = False
-        self._off_after: int | None = None
+        self._capacity_bytes = capacity_bytes
         self._threads: dict[str, SimulatedExecutor] = {}
         self._child: SimulatedChild | None = None
+
+    @property
+    def faults(self) -> DiskFaults:
+        """What fails next."""
+        return self._state.faults
+
+    @property
+    def incarnation(self) -> int:
+        """How many crashes this disk has seen."""
+        return self._state.incarnation
+
+    @property
+    def operation_count(self) -> int:
+        """How many changes were made to this disk."""
+        return self._state.operation_count
 
     # The Disk contract.
 
@@ -67,7 +72,7 @@ class SimulatedDisk:
         """Open for reading and writing."""
         path = posixpath.normpath(path)
         node = self._find(path)
-        self.begin("create" if node is None and create else "open", path)
+        self._state.begin("create" if node is None and create else "open", path)
         if node is None and create:
             node = FileNode(self._clock.wall_ms())
             self._change_name("create", path, NameChange(node=node, target=self._place_for("create", path)))
@@ -75,13 +80,13 @@ class SimulatedDisk:
             raise FileMissing("open", path, "No such file or directory")
         if isinstance(node, DirectoryNode):
             raise StorageFailure("open", path, "Is a directory")
-        file = SimulatedFile(self, node, path)
-        self._files[file] = None
+        file = SimulatedFile(self._state, node, path)
+        self._state.files[file] = None
         return file
 
     def read(self, path: str) -> bytes:
         """The whole of a small file."""
-        self.begin("read", path)
+        self._state.begin("read", path)
         node = self._present("read", path)
         if isinstance(node, DirectoryNode):
             raise StorageFailure("read", path, "Is a directory")
@@ -105,17 +110,17 @@ class SimulatedDisk:
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory has this name."""
-        self.begin("stat", path)
+        self._state.begin("stat", path)
         return self._find(path) is not None
 
     def is_dir(self, path: str) -> bool:
         """Whether the name is a directory."""
-        self.begin("stat", path)
+        self._state.begin("stat", path)
         return isinstance(self._find(path), DirectoryNode)
 
     def listdir(self, path: str) -> list[str]:
         """Names in a directory, sorted."""
-        self.begin("list", path)
+        self._state.begin("list", path)
         return sorted(self._directory("list", path).entries)
 
     def mkdir(self, path: str) -> None:
@@ -126,7 +131,7 @@ class SimulatedDisk:
             parent = posixpath.dirname(path)
             if parent:
                 self.mkdir(parent)
-            self.begin("mkdir", path)
+            self._state.begin("mkdir", path)
             self._change_name("mkdir", path, NameChange(node=DirectoryNode(), target=self._place_for("mkdir", path)))
         elif isinstance(node, FileNode):
             raise StorageFailure("mkdir", path, "File exists")
@@ -134,7 +139,7 @@ class SimulatedDisk:
     def rename(self, source: str, target: str) -> None:
         """Atomically rename a file or directory, replacing a file (or, with a directory, an empty directory) at `target`."""
         source, target = posixpath.normpath(source), posixpath.normpath(target)
-        self.begin("rename", source)
+        self._state.begin("rename", source)
         node = self._present("rename", source)
         replaced = self._find(target)
         if replaced is node:
@@ -146,19 +151,19 @@ class SimulatedDisk:
             node=node, source=self._place("rename", source), target=self._place("rename", target), replaced=replaced
         )
         if isinstance(replaced, FileNode):
-            self._used_bytes -= len(replaced.content)
+            self._state.used_bytes -= len(replaced.content)
         self._image.change(change)
-        for file in self._files:
+        for file in self._state.files:
             file.moved(node, source, target)
-        self.end("rename", source)
+        self._state.end("rename", source)
 
     def unlink(self, path: str) -> None:
         """Remove a file."""
-        self.begin("unlink", path)
+        self._state.begin("unlink", path)
         node = self._present("unlink", path)
         if isinstance(node, DirectoryNode):
             raise StorageFailure("unlink", path, "Is a directory")
-        self._used_bytes -= len(node.content)
+        self._state.used_bytes -= len(node.content)
         self._change_name("unlink", path, NameChange(node=node, source=self._place("unlink", path)))
 
     def rmtree(self, path: str) -> None:
@@ -173,48 +178,48 @@ class SimulatedDisk:
                 self.rmtree(below)
             else:
                 self.unlink(below)
-        self.begin("rmdir", path)
+        self._state.begin("rmdir", path)
         self._change_name("rmdir", path, NameChange(node=node, source=self._place("rmdir", path)))
 
     def fsync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        self.begin("fsync_dir", path)
+        self._state.begin("fsync_dir", path)
         self._image.fsync_dir(self._directory("fsync_dir", path))
-        self.end("fsync_dir", path)
+        self._state.end("fsync_dir", path)
 
     def mtime_ms(self, path: str) -> int:
         """When the file was last written, by the wall clock of the node."""
-        self.begin("stat", path)
+        self._state.begin("stat", path)
         node = self._present("stat", path)
         return node.mtime_ms if isinstance(node, FileNode) else 0
 
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
         """Pretend the file was last written then."""
-        self.begin("utime", path)
+        self._state.begin("utime", path)
         node = self._present("utime", path)
         if isinstance(node, FileNode):
             node.mtime_ms = mtime_ms
-        self.end("utime", path)
+        self._state.end("utime", path)
 
     def usable_bytes(self, path: str) -> int:
         """Space still free."""
-        self.begin("stat", path)
-        return self.room_bytes
+        self._state.begin("stat", path)
+        return self._state.room_bytes
 
     def total_bytes(self, path: str) -> int:
         """Size of the disk."""
-        self.begin("stat", path)
-        return self._capacity_bytes
+        self._state.begin("stat", path)
+        return self._state.capacity_bytes
 
     def lock(self, path: str) -> SimulatedLock | None:
         """Take the exclusive lock on a (created) lock file, or None if it is held."""
         path = posixpath.normpath(path)
-        self.begin("lock", path)
+        self._state.begin("lock", path)
         self.open(path, create=True).close()
-        if path in self._locks:
+        if path in self._state.locks:
             return None
-        self._locks[path] = SimulatedLock(self, path)
-        return self._locks[path]
+        self._state.locks[path] = lock = SimulatedLock(self._state, path)
+        return lock
 
     def thread(self, log_dir: str) -> Executor:
         """The one thread of a log directory."""
@@ -246,23 +251,23 @@ class SimulatedDisk:
 
     def switch_off(self) -> None:
         """The node is down: every call raises PowerCut until `crash` or `cut_power` says what the disk comes back with."""
-        self._is_off = True
+        self._state.is_off = True
 
     def cut_power_after(self, operations: int) -> None:
         """Raise PowerCut once `operations` more changes are done, and from every call after that, until `crash` brings the disk back."""
-        self._off_after = self.operation_count + operations
+        self._state.off_after = self.operation_count + operations
 
     def on_operation(self, hook: OperationHook) -> None:
         """Call `hook` after every change to the disk (reads are not counted); what it raises comes out of the operation."""
-        self._hooks.append(hook)
+        self._state.hooks.append(hook)
 
     def fill_up(self, *, after_bytes: int = 0) -> None:
         """Leave room for `after_bytes` more; deleting files makes room too."""
-        self._capacity_bytes = self._used_bytes + after_bytes
+        self._state.capacity_bytes = self._state.used_bytes + after_bytes
 
     def free_up(self) -> None:
         """The disk is as large again as it ever was."""
-        self._capacity_bytes = self._free_capacity_bytes
+        self._state.capacity_bytes = self._capacity_bytes
 
     def flip_bit(self, path: str, *, position: int, bit: int = 0) -> None:
         """Rot: a bit of the file turns, on the platter and for every reader."""
@@ -277,51 +282,10 @@ class SimulatedDisk:
         """The thread of `log_dir` begins nothing new for a while, as a disk does whose controller resets."""
         self._thread(log_dir).stall_until(self._clock.monotonic_ms() + duration_ms)
 
-    # For its own files, locks and executors.
-
-    @property
-    def room_bytes(self) -> int:
-        """Space still free."""
-        return max(self._capacity_bytes - self._used_bytes, 0)
-
-    def begin(self, operation: str, path: str) -> None:
-        """Every operation starts here: is there power, is a fault due?"""
-        if self._is_off or (self._off_after is not None and self.operation_count >= self._off_after):
-            self._is_off = True
-            raise PowerCut
-        self.faults.check(operation, path)
-
-    def end(self, operation: str, path: str) -> None:
-        """Every finished change ends here: it is counted, and whoever watches is told."""
-        self.operation_count += 1
-        for hook in self._hooks:
-            hook(Operation(number=self.operation_count, name=operation, path=path))
-
-    def change_file(self, node: FileNode, change: Write | Truncate) -> None:
-        """Write or truncate, with the space and the time kept."""
-        before = len(node.content)
-        node.change(change)
-        node.mtime_ms = self._clock.wall_ms()
-        self._used_bytes += len(node.content) - before
-
-    def forget(self, file: SimulatedFile) -> None:
-        """The file was closed."""
-        self._files.pop(file, None)
-
-    def unlock(self, path: str, lock: SimulatedLock) -> None:
-        """The lock was released."""
-        if self._locks.get(path) is lock:
-            del self._locks[path]
-
     def _begin_incarnation(self) -> None:
-        self.incarnation += 1
-        self._is_off = False
-        self._off_after = None
-        self._files.clear()
-        self._locks.clear()
+        self._state.begin_incarnation(sum(len(node.content) for node in self._image.files()))
         self._threads.clear()
         self._child = None
-        self._used_bytes = sum(len(node.content) for node in self._image.files())
 
     def _thread(self, log_dir: str) -> SimulatedExecutor:
         log_dir = posixpath.normpath(log_dir)
@@ -331,7 +295,7 @@ class SimulatedDisk:
 
     def _change_name(self, operation: str, path: str, change: NameChange) -> None:
         self._image.change(change)
-        self.end(operation, path)
+        self._state.end(operation, path)
 
     def _discard(self, path: str) -> None:
         try:
@@ -372,7 +336,7 @@ class SimulatedDisk:
 
     def _place_for(self, operation: str, path: str) -> Name:
         place = self._place(operation, path)
-        if self.room_bytes == 0:
+        if self._state.room_bytes == 0:
             raise DiskFull(operation, path, "No space left on device")
         return place
 

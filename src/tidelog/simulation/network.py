@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tidelog.runtime.network import Address, NetworkFailure
-from tidelog.simulation.fabric import LOOPBACK_NAMES, Fabric, Host, Listener
+from tidelog.simulation.fabric import LOOPBACK_NAMES, Fabric
+from tidelog.simulation.links import Host, Listener
 from tidelog.simulation.loop import Process
 from tidelog.simulation.transport import Signal, SimulatedTransport
 

@@ -18,7 +18,8 @@ from tidelog.model import invariant
 from tidelog.simulation.loop import Process
 
 if TYPE_CHECKING:
-    from tidelog.simulation.fabric import Fabric, Host
+    from tidelog.simulation.fabric import Fabric
+    from tidelog.simulation.links import Host
 
 WINDOW_BYTES: Final = 256 * 1024
 SEGMENT_BYTES_MAX: Final = 64 * 1024
