@@ -228,6 +228,15 @@ def test_deleting_makes_room_on_a_full_disk(disk: SimulatedDisk) -> None:
     assert disk.usable_bytes("/data") == 100
 
 
+def test_a_file_without_a_name_takes_no_space(disk: SimulatedDisk) -> None:
+    file = durable_file(disk, b"x" * 100)
+    free = disk.usable_bytes("/data")
+    disk.unlink("/data/f")
+    file.truncate(0)
+    file.pwrite(0, [b"y" * 50])
+    assert disk.usable_bytes("/data") == free + 100
+
+
 def test_faults_hit_the_chosen_operation_path_and_time(disk: SimulatedDisk) -> None:
     file, other = disk.open("/data/a.log", create=True), disk.open("/data/b.log", create=True)
     disk.faults.fail("write", path="*/a.log", skip=1, times=2)

@@ -151,7 +151,7 @@ class SimulatedDisk:
             node=node, source=self._place("rename", source), target=self._place("rename", target), replaced=replaced
         )
         if isinstance(replaced, FileNode):
-            self._state.used_bytes -= len(replaced.content)
+            self._state.lose_name(replaced)
         self._image.change(change)
         for file in self._state.files:
             file.moved(node, source, target)
@@ -163,7 +163,7 @@ class SimulatedDisk:
         node = self._present("unlink", path)
         if isinstance(node, DirectoryNode):
             raise StorageFailure("unlink", path, "Is a directory")
-        self._state.used_bytes -= len(node.content)
+        self._state.lose_name(node)
         self._change_name("unlink", path, NameChange(node=node, source=self._place("unlink", path)))
 
     def rmtree(self, path: str) -> None:

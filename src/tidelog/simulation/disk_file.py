@@ -49,7 +49,13 @@ class DiskState:
         before = len(node.content)
         node.change(change)
         node.mtime_ms = self._clock.wall_ms()
-        self.used_bytes += len(node.content) - before
+        if node.has_name:
+            self.used_bytes += len(node.content) - before
+
+    def lose_name(self, node: FileNode) -> None:
+        """The file was unlinked or replaced: its space is free, whoever still has it open."""
+        node.has_name = False
+        self.used_bytes -= len(node.content)
 
     def begin_incarnation(self, used_bytes: int) -> None:
         """The process is gone, with its files and locks; the next one finds the power on."""

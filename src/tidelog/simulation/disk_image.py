@@ -52,13 +52,14 @@ Survivors: TypeAlias = Callable[[list[Change]], list[Change]]
 class FileNode:
     """A file's contents as readers see them, as the platter has them, and what lies between."""
 
-    __slots__ = ("content", "durable", "mtime_ms", "pending")
+    __slots__ = ("content", "durable", "has_name", "mtime_ms", "pending")
 
     def __init__(self, mtime_ms: int) -> None:
         self.content = bytearray()
         self.durable = bytearray()
         self.pending: list[Change] = []
         self.mtime_ms = mtime_ms
+        self.has_name = True  # Without one it takes no space that anybody counts.
 
     def change(self, change: Change) -> None:
         """Write or truncate, in memory only."""
@@ -191,6 +192,7 @@ class DiskImage:
             directory.entries = dict(sorted(directory.durable.items(), key=lambda entry: entry[0]))
             for node in directory.entries.values():
                 if isinstance(node, FileNode):
+                    node.has_name = True
                     node.crash(survivors)
                 else:
                     waiting.append(node)
