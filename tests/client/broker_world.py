@@ -11,6 +11,7 @@ from tidelog.client import Admin, ClientConfig, ConsumerConfig, NewTopic, Produc
 from tidelog.config import BrokerConfig
 from tidelog.runtime import Runtime
 from tidelog.simulation import World
+from tidelog.simulation.fabric import NetworkFaults
 from tidelog.simulation.registry import SimulatedRegistry, SimulatedRegistryStore
 
 T = TypeVar("T")
@@ -70,6 +71,10 @@ class BrokerWorld:
     @property
     def runtime(self) -> Runtime:
         return self.world.node(CLIENT).runtime
+
+    @property
+    def network(self) -> NetworkFaults:
+        return self.world.fabric.faults
 
     def tell(self, story: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
         task = self.world.node(CLIENT).spawn(story(self.runtime))

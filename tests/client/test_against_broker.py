@@ -194,7 +194,7 @@ def test_idempotence_survives_connections_reset_under_load() -> None:
                 futures.append(await producer.send("t", value, partition=0))
                 if index % 40 == 39:
                     await futures[-30]
-                    world.world.fabric.reset(CLIENT, BROKER)
+                    world.network.reset(CLIENT, BROKER)
             return [await future for future in futures]
 
     for seed in range(3):
@@ -230,7 +230,7 @@ def test_delivery_timeout_tells_the_fate_when_the_broker_does_not_come_back() ->
         settings = {"delivery_timeout_ms": "5000", "request_timeout_ms": "2000"}
         async with Producer.connect(producer_config(**settings), runtime) as producer:
             await producer.send_and_wait("t", b"a", partition=0)
-            world.world.fabric.isolate(BROKER)
+            world.network.isolate(BROKER)
             future = await producer.send("t", b"b", partition=0)
             before_ms = runtime.clock.monotonic_ms()
             with pytest.raises(DeliveryTimeout, match="t-0"):
@@ -240,7 +240,7 @@ def test_delivery_timeout_tells_the_fate_when_the_broker_does_not_come_back() ->
     with BrokerWorld() as world:
         world.create_topic()
         world.tell(story)
-        world.world.fabric.heal()
+        world.network.heal()
 
 
 def test_a_producer_goes_on_after_records_expired_in_a_cut() -> None:
@@ -248,11 +248,11 @@ def test_a_producer_goes_on_after_records_expired_in_a_cut() -> None:
         settings = {"delivery_timeout_ms": "5000", "request_timeout_ms": "2000"}
         async with Producer.connect(producer_config(**settings), runtime) as producer:
             await producer.send_and_wait("t", b"a", partition=0)
-            world.world.fabric.isolate(BROKER)
+            world.network.isolate(BROKER)
             expired = await producer.send("t", b"lost", partition=0)
             with pytest.raises(DeliveryTimeout):
                 await expired
-            world.world.fabric.heal()
+            world.network.heal()
             await producer.send_and_wait("t", b"b", partition=0)
         values = [record.value for record in await consume(runtime, 2)]
         assert values in ([b"a", b"b"], [b"a", b"lost", b"b"])
@@ -267,12 +267,12 @@ def test_a_full_buffer_blocks_sends_and_then_says_so() -> None:
         settings = {"buffer_memory": "2000", "max_block_ms": "1000"}
         async with Producer.connect(producer_config(**settings), runtime) as producer:
             await producer.send_and_wait("t", b"a", partition=0)
-            world.world.fabric.isolate(BROKER)
+            world.network.isolate(BROKER)
             await producer.send("t", b"x" * 1500, partition=0)
             with pytest.raises(BufferExhausted, match=r"max\.block\.ms=1000"):
                 await producer.send("t", b"x" * 1500, partition=0)
             waiting = asyncio.ensure_future(producer.send("t", b"y" * 1500, partition=0))
-            world.world.fabric.heal()
+            world.network.heal()
             assert (await (await waiting)).offset == 2
 
     with BrokerWorld() as world:
@@ -280,11 +280,22 @@ def test_a_full_buffer_blocks_sends_and_then_says_so() -> None:
         world.tell(story)
 
 
+def test_a_line_that_is_full_is_used_again_as_soon_as_it_is_free() -> None:
+    values = [b"x" * 200_000 for _ in range(20)]
+    with BrokerWorld() as world:
+        world.create_topic()
+        world.network.slow(CLIENT, BROKER, latency_ms=(1, 2), bytes_per_ms=10_000)
+        before_s = world.world.loop.time()
+        world.tell(lambda runtime: produce(runtime, *values, acks="0"))
+        assert world.world.loop.time() - before_s < 0.6
+        assert len(world.tell(lambda runtime: consume(runtime, 20))) == 20
+
+
 def test_a_closed_producer_refuses_records_and_fails_what_it_still_held() -> None:
     async def story(runtime: Runtime) -> None:
         async with Producer.connect(producer_config(), runtime) as producer:
             await producer.send_and_wait("t", b"a", partition=0)
-            world.world.fabric.isolate(BROKER)
+            world.network.isolate(BROKER)
             future = await producer.send("t", b"b", partition=0)
             await producer.close(timeout_ms=100)
             with pytest.raises(ClientClosed):
@@ -295,7 +306,7 @@ def test_a_closed_producer_refuses_records_and_fails_what_it_still_held() -> Non
     with BrokerWorld() as world:
         world.create_topic()
         world.tell(story)
-        world.world.fabric.heal()
+        world.network.heal()
 
 
 @kills

@@ -35,7 +35,7 @@ class Ordeal:
         client = self._world.world.node(CLIENT)
         for source, target in ((CLIENT, BROKER), (BROKER, CLIENT)):
             # A slow line keeps records on their way while the faults strike.
-            self._world.world.fabric.slow(source, target, latency_ms=(20, 60))
+            self._world.network.slow(source, target, latency_ms=(20, 60))
         producing = client.spawn(self._produce(client.runtime))
         reading = client.spawn(self._read(client.runtime))
         for _ in range(6):
@@ -56,10 +56,9 @@ class Ordeal:
         return self._world.world.faults.fraction() * below_ms
 
     def _misbehave(self) -> None:
-        fabric = self._world.world.fabric
         match self._world.world.faults.below(4):
             case 0:
-                fabric.reset(CLIENT, BROKER)
+                self._world.network.reset(CLIENT, BROKER)
             case 1:
                 self._cut(CLIENT, BROKER)
             case 2:
@@ -70,9 +69,9 @@ class Ordeal:
                 self._world.start_broker()
 
     def _cut(self, source: str, target: str) -> None:
-        self._world.world.fabric.cut(source, target)
+        self._world.network.cut(source, target)
         self._world.world.run_for_ms(self._chance_ms(6000))
-        self._world.world.fabric.mend(source, target)
+        self._world.network.mend(source, target)
 
     async def _produce(self, runtime: Runtime) -> None:
         settings = {"batch_size": "150", "linger_ms": "0", "request_timeout_ms": "2000", "delivery_timeout_ms": "8000"}

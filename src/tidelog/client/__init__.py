@@ -9,6 +9,7 @@ from tidelog.client.admin import Admin, ClusterDescription, NewTopic, TopicResul
 from tidelog.client.batch import RecordMetadata
 from tidelog.client.cluster import ClientRuntime, Cluster, Lane
 from tidelog.client.config import ClientConfig, ConsumerConfig, OffsetReset, ProducerConfig
+from tidelog.client.connection import Connection, ConnectionLimits, open_connection
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import (
     BrokersUnreachable,
@@ -43,6 +44,8 @@ __all__ = [
     "ClientRuntime",
     "Cluster",
     "ClusterDescription",
+    "Connection",
+    "ConnectionLimits",
     "ConnectionLost",
     "ConsumedRecord",
     "Consumer",
@@ -69,4 +72,5 @@ __all__ = [
     "TopicResult",
     "TopicUnavailable",
     "UnsupportedApi",
+    "open_connection",
 ]

@@ -118,21 +118,28 @@ class Cluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        await self.close(timeout_ms=None if kind is None else 0)
 
-    async def close(self) -> None:
-        """Close every connection and stop refreshing; whoever waits is told ClientClosed or ConnectionLost."""
+    async def close(self, *, timeout_ms: float | None = None) -> None:
+        """Close every connection and stop refreshing; whoever waits is told ClientClosed or ConnectionLost.
+
+        Bytes already written get `timeout_ms` (request.timeout.ms) to leave.
+        """
         if self._is_closed:
             return
         self._is_closed = True
-        for link in self._links.values():
-            if link.connection is not None:
-                link.connection.close()
         waiters, self._refresh_waiters = self._refresh_waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(ClientClosed("the cluster client was closed"))
-        await self._scope.close()
+        delay_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.TaskGroup() as group:
+                for link in self._links.values():
+                    if link.connection is not None:
+                        group.create_task(link.connection.finish(timeout_ms=delay_ms))
+        finally:
+            await self._scope.close()
 
     async def request(
         self, node: BrokerId | None, request: Request[R], *, lane: Lane = Lane.CONTROL, timeout_ms: float | None = None

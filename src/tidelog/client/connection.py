@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast
 
@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._versions: dict[ApiKey, int] = {ApiKey.API_VERSIONS: API_TABLE[ApiKey.API_VERSIONS].served.high}
         self._unanswered: deque[Unanswered[Response]] = deque()
         self._turn_waiters: deque[asyncio.Future[None]] = deque()
+        self._turn_callbacks: list[Callable[[], None]] = []
         self._next_correlation_id = 0
         self._is_writable = True
         self._lost: ConnectionLost | None = None
@@ -108,6 +109,11 @@ class Connection(asyncio.Protocol):
         self._unanswered.append(entry)
         return unanswered
 
+    def call_when_turn_comes(self, callback: Callable[[], None]) -> None:
+        """Call back, once, when `can_send` may have become true or the connection is lost."""
+        if callback not in self._turn_callbacks:
+            self._turn_callbacks.append(callback)
+
     def send_unanswered(self, request: Request[R], *, version: int | None = None) -> None:
         """Put a request on the wire to which the protocol has no answer (Produce with acks=0)."""
         self._write(request, version)
@@ -123,8 +129,28 @@ class Connection(asyncio.Protocol):
         return await self.send(request, timeout_ms=delay_ms, version=version).answer
 
     def close(self, reason: str = "closed by the client") -> None:
-        """End the connection; whatever is unanswered fails."""
+        """End the connection now; whatever is unanswered fails, whatever is unsent is dropped."""
         self._lose(ConnectionLost(self.address, reason))
+
+    async def finish(self, *, timeout_ms: float) -> None:
+        """End the connection once everything written has left us, or after the timeout.
+
+        Only requests without answers (acks=0) can still be on their way out when nobody waits for anything any more.
+        """
+        if self._lost is not None or self._transport is None:
+            return
+        self._transport.close()
+        has_unsent = self._transport.get_write_buffer_size() > 0
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while has_unsent and self._lost is None:
+                    waiter: asyncio.Future[None] = self._loop.create_future()
+                    self._turn_waiters.append(waiter)
+                    await waiter
+        except TimeoutError:
+            self._transport.abort()
+        finally:
+            self._fail_unanswered(ConnectionLost(self.address, "closed by the client"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The network has connected us."""
@@ -154,7 +180,6 @@ class Connection(asyncio.Protocol):
     def _write(self, request: Request[R], version: int | None) -> RequestHeader:
         if self._lost is not None or self._transport is None:
             raise self._lost or ConnectionLost(self.address, "not connected")
-        # typeshed cannot say that any Request[R] is a Request[Response]; the parameter is covariant.
         key = api_of(request).key
         chosen = self.version_of(key) if version is None else version
         header = RequestHeader(key, chosen, self._next_correlation_id, self._limits.client_id)
@@ -203,13 +228,19 @@ class Connection(asyncio.Protocol):
             waiter = self._turn_waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+        callbacks, self._turn_callbacks = self._turn_callbacks, []
+        for callback in callbacks:
+            callback()
 
     def _lose(self, loss: ConnectionLost) -> None:
+        if self._transport is not None and self._lost is None:
+            self._transport.abort()
+        self._fail_unanswered(loss)
+
+    def _fail_unanswered(self, loss: ConnectionLost) -> None:
         if self._lost is not None:
             return
         self._lost = loss
-        if self._transport is not None:
-            self._transport.abort()
         for unanswered in self._unanswered:
             if unanswered.timer is not None:
                 unanswered.timer.cancel()

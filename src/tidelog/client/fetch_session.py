@@ -50,11 +50,6 @@ class FetchSession:
         self._uses_topic_ids = False
         self._names: dict[TopicId, str] = {}
 
-    @property
-    def partitions(self) -> Mapping[TopicPartition, FetchTarget]:
-        """What the broker knows, or will know with the last plan, that we want."""
-        return self._told
-
     def plan(self, wanted: Mapping[TopicPartition, FetchTarget]) -> FetchPlan:
         """The request that makes the broker serve exactly `wanted`. Follow it by `on_answer` or `on_failure`."""
         uses_topic_ids = all(target.topic_id is not None for target in wanted.values())

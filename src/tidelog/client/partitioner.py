@@ -58,10 +58,6 @@ class StickyPartitioner:
         self._current[topic] = chosen
         return chosen
 
-    def forget(self, topic: str) -> None:
-        """Drop what is remembered of a topic nobody produces to any more."""
-        self._current.pop(topic, None)
-
 
 def _words(data: bytes, whole: int) -> Iterator[tuple[int]]:
     return struct.iter_unpack("<I", memoryview(data)[:whole])

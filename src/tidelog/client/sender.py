@@ -150,6 +150,7 @@ class Sender:
             return False
         has_turn = connection.in_flight_count < self._config.max_in_flight_requests_per_connection
         if not (connection.can_send and has_turn and self._throttled_until_ms.get(node, 0.0) <= now_ms):
+            connection.call_when_turn_comes(self.wake)
             return False
         batches = self._accumulator.drain(partitions)
         if batches:
