@@ -37,9 +37,6 @@ from tidelog.runtime import Runtime
 
 T0 = TopicPartition("t", 0)
 
-# A killed process runs no `finally`; Python says so when its coroutines, which would have liked to, are thrown away.
-kills = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 
 async def produce(runtime: Runtime, *values: bytes, **settings: str) -> list[RecordMetadata]:
     async with Producer.connect(producer_config(**settings), runtime) as producer:
@@ -205,7 +202,6 @@ def test_idempotence_survives_connections_reset_under_load() -> None:
             assert [record.value for record in world.tell(lambda runtime: consume(runtime, 300))] == values
 
 
-@kills
 def test_nothing_acknowledged_is_lost_or_doubled_when_the_broker_is_killed() -> None:
     values = [b"%d" % index for index in range(200)]
 
@@ -309,7 +305,6 @@ def test_a_closed_producer_refuses_records_and_fails_what_it_still_held() -> Non
         world.network.heal()
 
 
-@kills
 def test_nobody_at_the_bootstrap_address_is_said_in_time() -> None:
     with BrokerWorld() as world:
         world.kill_broker()
@@ -398,7 +393,6 @@ def test_a_waiting_poll_gets_a_record_as_soon_as_it_is_produced() -> None:
         world.tell(story)
 
 
-@kills
 def test_a_consumer_reads_on_when_its_broker_comes_back() -> None:
     async def story(runtime: Runtime) -> None:
         async with Consumer.connect(consumer_config(), runtime) as consumer:

@@ -15,9 +15,6 @@ T0 = TopicPartition("t", 0)
 RECORDS, RECORDS_AFTER = 300, 10
 PATIENCE_MS = 60_000
 
-# A killed process runs no `finally`; Python says so when its coroutines, which would have liked to, are thrown away.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 
 class Ordeal:
     """One seed: faults, a producer that sends through them and after them, a consumer that reads along."""
