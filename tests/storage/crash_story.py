@@ -78,6 +78,11 @@ class Story:
 
     def tell(self) -> None:
         """Append, roll, flush, checkpoint, abort, compact, delete, truncate, close, open again, and go on."""
+        self.begin_and_compact()
+        self.truncate_and_delete()
+        self.close_and_start_over()
+
+    def begin_and_compact(self) -> None:
         self.open()
         self.append_plain(b"a", b"b")
         self.append_plain(b"c")
@@ -94,6 +99,8 @@ class Story:
         self.flush()
         self.checkpoint()
         self.compact()
+
+    def truncate_and_delete(self) -> None:
         self.append_idempotent(7, b"z")
         self.new_epoch()
         self.fill(3)
@@ -110,6 +117,8 @@ class Story:
         self.fill(2)
         self.flush()
         self.checkpoint()
+
+    def close_and_start_over(self) -> None:
         self.close_and_open()
         self.append_idempotent(7, b"y")
         self.fill(5)
