@@ -61,7 +61,8 @@ class Connection(asyncio.Protocol):
         self._limits = limits
         self._frames = FrameReader(max_bytes=limits.receive_bytes_max)
         self._transport: asyncio.Transport | None = None
-        self._versions: dict[ApiKey, int] = {ApiKey.API_VERSIONS: API_TABLE[ApiKey.API_VERSIONS].served.high}
+        self.versions: Mapping[ApiKey, int] = {ApiKey.API_VERSIONS: API_TABLE[ApiKey.API_VERSIONS].served.high}
+        """The version spoken for each API; only ApiVersions until the peer has answered it."""
         self._unanswered: deque[Unanswered[Response]] = deque()
         self._turn_waiters: deque[asyncio.Future[None]] = deque()
         self._turn_callbacks: list[Callable[[], None]] = []
@@ -85,13 +86,9 @@ class Connection(asyncio.Protocol):
         """Requests not answered yet."""
         return len(self._unanswered)
 
-    def adopt_versions(self, theirs: Iterable[ApiVersion]) -> None:
-        """Speak the highest version of each API that both sides know."""
-        self._versions = common_versions(theirs)
-
     def version_of(self, key: ApiKey) -> int:
         """The version spoken for an API. Raises UnsupportedApi."""
-        version = self._versions.get(key)
+        version = self.versions.get(key)
         if version is None:
             raise UnsupportedApi(f"the broker at {self.address} serves no version of {key.name} that we speak")
         return version
@@ -267,7 +264,7 @@ async def open_connection(network: Network, address: Address, limits: Connection
         async with asyncio.timeout(limits.setup_timeout_ms / 1000):
             connection = await network.connect(lambda: Connection(address, limits), address)
             try:
-                connection.adopt_versions((await _ask_versions(connection)).api_keys)
+                connection.versions = common_versions((await _ask_versions(connection)).api_keys)
             except BaseException:
                 connection.close("no agreement on versions")
                 raise
