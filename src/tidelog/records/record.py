@@ -67,32 +67,38 @@ def records_in(header: BatchHeader, payload: bytes) -> list[Record]:
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     records: list[Record] = []
-    for _, _, end, timestamp_delta, offset_delta, key, value_start, value_length in spans(header, payload):
-        value_end = value_start + value_length if value_length > 0 else value_start
-        records.append(
-            Record(
-                base_offset + offset_delta,
-                base_timestamp + timestamp_delta if append_time is None else append_time,
-                key,
-                payload[value_start:value_end] if value_length >= 0 else None,
-                () if value_end + 1 == end else _read_headers(payload, value_end, end),
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            _, _, end, timestamp_delta, offset_delta, key, value_start, value_length = _read_fields(payload, position)
+            value_end = value_start + value_length if value_length > 0 else value_start
+            records.append(
+                Record(
+                    base_offset + offset_delta,
+                    base_timestamp + timestamp_delta if append_time is None else append_time,
+                    key,
+                    payload[value_start:value_end] if value_length >= 0 else None,
+                    () if value_end + 1 == end else _read_headers(payload, value_end, end),
+                )
             )
-        )
+            position = end
+    except IndexError:
+        raise _cut_short(payload, position) from None
+    _check_nothing_remains(header, payload, position)
     return records
 
 
 def spans(header: BatchHeader, payload: bytes) -> Iterator[RecordSpan]:
     """Every record of a payload, fully checked: lengths nest, the count is the header's, nothing is left over."""
     position = 0
-    try:
-        for _ in range(header.record_count):
-            span = _read_span(payload, position)
-            yield span
-            position = span.end
-    except IndexError:
-        raise CorruptBatch(f"the record at {position} of {len(payload)} bytes runs over the end") from None
-    if position != len(payload):
-        raise CorruptBatch(f"{len(payload) - position} bytes remain after the last of {header.record_count} records")
+    for _ in range(header.record_count):
+        try:
+            span = RecordSpan._make(_read_fields(payload, position))
+        except IndexError:
+            raise _cut_short(payload, position) from None
+        yield span
+        position = span.end
+    _check_nothing_remains(header, payload, position)
 
 
 def encode_record(
@@ -130,21 +136,37 @@ def rebase(payload: bytes, span: RecordSpan, *, timestamp_delta: int, offset_del
     return encode_varint(len(body)) + body
 
 
-def _read_span(payload: bytes, start: int) -> RecordSpan:
+def _read_fields(payload: bytes, start: int) -> tuple[int, int, int, int, int, bytes | None, int, int]:
+    """The fields of a RecordSpan. Numbers that mostly take one byte are read in place: this runs once per record."""
     length, body_start = read_varint(payload, start)
     end = body_start + length
     if length < 0 or end > len(payload):
         raise CorruptBatch(f"the record at {start} claims {length} bytes where {len(payload) - body_start} remain")
     timestamp_delta, position = read_varlong(payload, body_start + 1)
     offset_delta, position = read_varint(payload, position)
-    key, position = _read_bytes(payload, position, end)
+    byte = payload[position]
+    if byte < 0x80 and not byte & 1:
+        key_end = position + 1 + (byte >> 1)
+        if key_end > end:
+            raise CorruptBatch(f"the key at {position} leaves its record, which ends at {end}")
+        key: bytes | None = payload[position + 1 : key_end]
+        position = key_end
+    else:
+        key, position = _read_bytes(payload, position, end)
     value_length, value_start = read_varint(payload, position)
     position = value_start + value_length if value_length > 0 else value_start
-    if payload[position:end] != b"\0":
-        position = _skip_headers(payload, position, end)
-        if position != end:
-            raise CorruptBatch(f"the record at {start} ends at {position} instead of {end}")
-    return RecordSpan(start, body_start, end, timestamp_delta, offset_delta, key, value_start, value_length)
+    if position + 1 != end or payload[position]:
+        _check_headers(payload, position, start, end)
+    return start, body_start, end, timestamp_delta, offset_delta, key, value_start, value_length
+
+
+def _cut_short(payload: bytes, position: int) -> CorruptBatch:
+    return CorruptBatch(f"the record at {position} of {len(payload)} bytes runs over the end")
+
+
+def _check_nothing_remains(header: BatchHeader, payload: bytes, position: int) -> None:
+    if position != len(payload):
+        raise CorruptBatch(f"{len(payload) - position} bytes remain after the last of {header.record_count} records")
 
 
 def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
@@ -156,8 +178,8 @@ def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, 
     return payload[position : position + length], position + length
 
 
-def _skip_headers(payload: bytes, position: int, end: int) -> int:
-    """Check the headers without keeping them; the count is bounded by the bytes that remain."""
+def _check_headers(payload: bytes, position: int, start: int, end: int) -> None:
+    """The headers must fill what remains of the record; their count is bounded by the bytes that remain."""
     count, position = read_varint(payload, position)
     if not 0 <= count <= end - position:
         raise CorruptBatch(f"{count} headers where {end - position} bytes remain")
@@ -169,7 +191,8 @@ def _skip_headers(payload: bytes, position: int, end: int) -> int:
         if value_length > end - position:
             raise CorruptBatch(f"a header value of {value_length} bytes at {position}, its record ends at {end}")
         position += max(value_length, 0)
-    return position
+    if position != end:
+        raise CorruptBatch(f"the record at {start} ends at {position} instead of {end}")
 
 
 def _read_headers(payload: bytes, position: int, end: int) -> tuple[RecordHeader, ...]:
