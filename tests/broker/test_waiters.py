@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tidelog.broker.waiters import Waiters
 
 
@@ -49,3 +51,10 @@ def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
         assert (waiters.count, waiters.is_empty) == (0, True)
 
     asyncio.run(story())
+
+
+def test_a_wait_of_less_than_a_millisecond_ends_on_uvloop_too() -> None:
+    """uvloop gives a timer below a millisecond as a plain handle, which does not know its time: long polls died of it at their end."""
+    uvloop = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert not runner.run(Waiters[str]().changed(["x"], timeout_s=0.0004))

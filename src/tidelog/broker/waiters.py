@@ -17,7 +17,7 @@ class Waiters(Generic[Key]):
     """Futures by what they wait on. Bounded by the connections: each parks at most one request."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Key, dict[asyncio.Future[None], None]] = {}
+        self._by_key: dict[Key, dict[asyncio.Future[bool], None]] = {}
         self.count = 0
 
     @property
@@ -31,25 +31,24 @@ class Waiters(Generic[Key]):
         if waiting:
             for future in waiting:
                 if not future.done():
-                    future.set_result(None)
+                    future.set_result(True)
 
     async def changed(self, keys: Collection[Key], *, timeout_s: float) -> bool:
         """Wait until any of `keys` is woken; False when the time was up first."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+        future: asyncio.Future[bool] = loop.create_future()
         timer = loop.call_later(timeout_s, _expire, future)
         for key in keys:
             self._by_key.setdefault(key, {})[future] = None
         self.count += 1
         try:
-            await future
-            return loop.time() < timer.when()
+            return await future
         finally:
             self.count -= 1
             timer.cancel()
             self._forget(future, keys)
 
-    def _forget(self, future: asyncio.Future[None], keys: Collection[Key]) -> None:
+    def _forget(self, future: asyncio.Future[bool], keys: Collection[Key]) -> None:
         for key in keys:
             waiting = self._by_key.get(key)
             if waiting is not None:
@@ -58,6 +57,7 @@ class Waiters(Generic[Key]):
                     del self._by_key[key]
 
 
-def _expire(future: asyncio.Future[None]) -> None:
+def _expire(future: asyncio.Future[bool]) -> None:
+    # Who ends the wait says so, rather than a clock: uvloop fires timers below a millisecond at once, and those have no `when`.
     if not future.done():
-        future.set_result(None)
+        future.set_result(False)
