@@ -1,4 +1,4 @@
-"""Group commit: one thread per log directory, one fsync for everyone who waits.
+"""Group commit: one fsync of a log for everyone who waits on it, and the logs of a directory side by side.
 
 While an fsync is under way, partitions that want one gather; when it returns, all of them go into the next. So the rate of fsyncs is the
 disk's, not the producers', and each request waits for at most two of them.
@@ -7,7 +7,7 @@ disk's, not the producers', and each request waits for at most two of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 
@@ -18,16 +18,16 @@ from tidelog.storage import Flush
 
 
 class DirectoryFlusher:
-    """Flushes the partitions of one log directory, in its thread."""
+    """Flushes the partitions of one log directory, in its threads."""
 
     def __init__(
         self,
-        thread: Executor,
+        threads: Executor,
         *,
         on_flushed: Callable[[Partition, list[PartitionEvent]], None],
         on_failed: Callable[[StorageFailure], None],
     ) -> None:
-        self._thread = thread
+        self._threads = threads
         self._on_flushed = on_flushed
         self._on_failed = on_failed
         self._wanted: dict[TopicPartition, Partition] = {}
@@ -64,9 +64,8 @@ class DirectoryFlusher:
         flushes = [(partition, flush) for partition in wanted.values() if (flush := partition.log.start_flush())]
         if not flushes:
             return
-        loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, _perform, [flush for _, flush in flushes])
+            await perform_all(self._threads, [flush for _, flush in flushes])
         except StorageFailure as failure:
             self._on_failed(failure)
             return
@@ -74,6 +73,12 @@ class DirectoryFlusher:
             self._on_flushed(partition, partition.on_flushed(flush))
 
 
-def _perform(flushes: list[Flush]) -> None:
-    for flush in flushes:
-        flush.perform()
+async def perform_all(threads: Executor, flushes: Iterable[Flush]) -> None:
+    """Perform flushes side by side; the journal of the file system commits many of them at once. Raises the first failure, after all."""
+    loop = asyncio.get_running_loop()
+    done = await asyncio.gather(
+        *(loop.run_in_executor(threads, flush.perform) for flush in flushes), return_exceptions=True
+    )
+    for result in done:
+        if isinstance(result, BaseException):
+            raise result

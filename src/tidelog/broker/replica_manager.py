@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from tidelog.broker.flusher import DirectoryFlusher
+from tidelog.broker.flusher import DirectoryFlusher, perform_all
 from tidelog.broker.log_directories import open_directories
 from tidelog.broker.waiters import Waiters
 from tidelog.config import BrokerConfig, LogConfig
@@ -88,16 +88,20 @@ class ReplicaManager:
         )
 
     async def _close(self) -> None:
-        loop = asyncio.get_running_loop()
         for directory in self._directories:
             if directory in self._failed:
                 directory.release()
                 continue
-            close = partial(directory.close_cleanly, self.high_watermarks(directory))
             try:
-                await loop.run_in_executor(self._runtime.disk.thread(directory.path), close)
+                await self._close_cleanly(directory)
             except StorageFailure as failure:
                 logger.error("no clean shutdown", extra=fields(directory=directory.path, reason=failure))
+
+    async def _close_cleanly(self, directory: LogDirectory) -> None:
+        loop, threads = asyncio.get_running_loop(), self._runtime.disk.thread(directory.path)
+        flushes = await loop.run_in_executor(threads, directory.start_closing)
+        await perform_all(threads, flushes.values())
+        await loop.run_in_executor(threads, directory.finish_closing, flushes, self.high_watermarks(directory))
 
     # Looking.
 

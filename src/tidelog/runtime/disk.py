@@ -144,7 +144,7 @@ class Disk(Protocol):
         ...
 
     def thread(self, log_dir: str) -> Executor:
-        """The one thread of a log directory, used through `loop.run_in_executor` only."""
+        """The few threads of a log directory, used through `loop.run_in_executor` only; they keep no order among themselves."""
         ...
 
     def child(self) -> Executor:

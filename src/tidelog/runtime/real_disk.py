@@ -125,6 +125,10 @@ class RealLock:
             os.close(fd)
 
 
+_THREADS_PER_DIRECTORY: Final = 8
+"""Flushes of several files that run side by side share the commits of the file system's journal."""
+
+
 class RealDisk:
     """Files of this machine. Pickles without its executors and open files, so that the child process can be given one."""
 
@@ -277,10 +281,12 @@ class RealDisk:
             return RealLock(fd)
 
     def thread(self, log_dir: str) -> Executor:
-        """The one thread of a log directory."""
+        """The threads of a log directory."""
         log_dir = os.path.normpath(log_dir)
         if log_dir not in self._threads:
-            self._threads[log_dir] = ThreadPoolExecutor(1, thread_name_prefix=f"disk:{os.path.basename(log_dir)}")
+            self._threads[log_dir] = ThreadPoolExecutor(
+                _THREADS_PER_DIRECTORY, thread_name_prefix=f"disk:{os.path.basename(log_dir)}"
+            )
         return self._threads[log_dir]
 
     def child(self) -> Executor:

@@ -24,6 +24,7 @@ from tidelog.storage.checkpoints import (
     encode_meta_properties,
     encode_offsets,
 )
+from tidelog.storage.flush import Flush
 from tidelog.storage.log import PartitionLog
 from tidelog.storage.metadata_file import read_topic_id
 from tidelog.storage.names import (
@@ -232,11 +233,38 @@ class LogDirectory:
         )
 
     def close_cleanly(self, high_watermarks: Mapping[TopicPartition, Offset], *, broker_epoch: int = -1) -> None:
+        """Close everything, one after the other; `start_closing` and `finish_closing` let the flushes in between run side by side."""
+        flushes = self.start_closing()
+        try:
+            for flush in flushes.values():
+                flush.perform()
+        except StorageFailure:
+            self.release()
+            raise
+        self.finish_closing(flushes, high_watermarks, broker_epoch=broker_epoch)
+
+    def start_closing(self) -> dict[TopicPartition, Flush]:
+        """Have every log write what a clean end needs; the flushes that must be performed before `finish_closing`."""
+        try:
+            self.health.check(self.path)
+            closing = {partition: log.start_closing() for partition, log in self.logs.items()}
+        except StorageFailure:
+            self.release()
+            raise
+        return {partition: flush for partition, flush in closing.items() if flush is not None}
+
+    def finish_closing(
+        self,
+        flushes: Mapping[TopicPartition, Flush],
+        high_watermarks: Mapping[TopicPartition, Offset],
+        *,
+        broker_epoch: int = -1,
+    ) -> None:
         """Close every log, write the checkpoints and, only if all that went well, the marker that lets the next start trust them."""
         try:
             self.health.check(self.path)
-            for log in self.logs.values():
-                log.close()
+            for partition, log in self.logs.items():
+                log.finish_closing(flushes.get(partition))
             for path, content in self.checkpoint(high_watermarks).documents.items():
                 self._disk.replace(path, content)
             self._disk.replace(f"{self.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(broker_epoch))

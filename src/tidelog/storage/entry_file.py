@@ -6,6 +6,7 @@ are binary searches with small reads, so an index costs memory for its tail only
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -91,10 +92,11 @@ class EntryFile(Generic[E]):
         self.file().truncate(count * self._layout.size)
 
     def reset(self) -> None:
-        """Forget all entries, whatever the file holds."""
+        """Forget all entries, whatever the file holds; where there is no file, none is made."""
         self.tail.clear()
         self.stored = 0
-        self.file(create=True).truncate(0)
+        with contextlib.suppress(FileMissing):
+            self.file().truncate(0)
 
     def spill(self) -> None:
         """Write the tail and cut the file to its entries."""

@@ -402,18 +402,31 @@ class PartitionLog:
         return list(self._producers)
 
     def close(self) -> None:
-        """End cleanly, synchronously: indexes in their files, a producer snapshot, everything flushed."""
+        """End cleanly, synchronously."""
+        flush = self.start_closing()
+        if flush is not None:
+            flush.perform()
+        self.finish_closing(flush)
+
+    def start_closing(self) -> Flush | None:
+        """Write what a clean end needs, indexes and a producer snapshot; what must then be flushed. No more appends after this.
+
+        A log that is as its last clean end left it needs nothing.
+        """
         active = self._segments.active
         with self._changing():
-            active.seal()
-            self._durability.small_files.append(self._snapshots.write(self.log_end_offset, self._producers))
-            self._durability.sealed.append(active)
-            flush = self.start_flush()
-            if flush is not None:
-                flush.perform()
-                self.on_flushed(flush)
-                if not flush.is_performed:
-                    raise DiskFull("flush", self.directory, "no space for the leader epochs")
+            if active.size > 0 and self.log_end_offset not in self._snapshots.offsets:
+                active.seal()
+                self._durability.small_files.append(self._snapshots.write(self.log_end_offset, self._producers))
+                self._durability.sealed.append(active)
+            return self.start_flush()
+
+    def finish_closing(self, flush: Flush | None) -> None:
+        """The flush of `start_closing` is done: let go of the files. Raises DiskFull if it found no space."""
+        if flush is not None:
+            self.on_flushed(flush)
+            if not flush.is_performed:
+                raise DiskFull("flush", self.directory, "no space for the leader epochs")
         self.abandon()
 
     def abandon(self) -> None:
