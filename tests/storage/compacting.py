@@ -20,7 +20,6 @@ from tidelog.records import (
     stamp,
 )
 from tidelog.records.batch import BatchHeader
-from tidelog.simulation.clock import SimulatedClock
 from tidelog.simulation.disk import SimulatedDisk
 from tidelog.storage.compaction import CleanResult, clean
 from tidelog.storage.compaction_plan import (
@@ -76,8 +75,7 @@ class Bench:
     """A log of sealed segments and an empty active one."""
 
     def __init__(self) -> None:
-        self.clock = SimulatedClock()
-        self.disk = SimulatedDisk(self.clock)
+        self.disk = SimulatedDisk()
         self.disk.mkdir(DIRECTORY)
         self.segments: list[int] = []
         self.next_offset = 0
