@@ -15,7 +15,6 @@ from typing import Final, Generic, TypeVar, cast
 
 from tidelog import __version__
 from tidelog.client.errors import ConnectionLost, RequestTimedOut, UnsupportedApi
-from tidelog.client.frames import FrameReader
 from tidelog.model import ErrorCode
 from tidelog.runtime import Address, Network, NetworkFailure
 from tidelog.wire.api import API_TABLE, ApiKey, Request, Response, api_of
@@ -25,6 +24,7 @@ from tidelog.wire.frame import encode_request_frame
 from tidelog.wire.header import RequestHeader, decode_response_header
 from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.primitives import Buffer
+from tidelog.wire.stream import FrameDecoder
 
 R = TypeVar("R", bound=Response)
 
@@ -59,7 +59,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, address: Address, limits: ConnectionLimits) -> None:
         self.address = address
         self._limits = limits
-        self._frames = FrameReader(max_bytes=limits.receive_bytes_max)
+        self._frames = FrameDecoder(size_max=limits.receive_bytes_max)
         self._transport: asyncio.Transport | None = None
         self.versions: Mapping[ApiKey, int] = {ApiKey.API_VERSIONS: API_TABLE[ApiKey.API_VERSIONS].served.high}
         """The version spoken for each API; only ApiVersions until the peer has answered it."""

@@ -12,7 +12,7 @@ from tidelog.controller.controller import (
 from tidelog.controller.image import NO_BROKER, BrokerImage, ClusterImage, PartitionState, TopicImage
 from tidelog.controller.layout import MalformedNode
 from tidelog.controller.placement import Assignment, place_replicas
-from tidelog.controller.topics import NewTopic, TopicResult
+from tidelog.controller.topics import NewTopic, TopicResult, check_name
 
 __all__ = [
     "NO_BROKER",
@@ -31,5 +31,6 @@ __all__ = [
     "TopicImage",
     "TopicResult",
     "Write",
+    "check_name",
     "place_replicas",
 ]

@@ -2,7 +2,6 @@
 
 from tidelog.server.connection import Connection, ConnectionLimits
 from tidelog.server.dispatcher import ConnectionRefused, Dispatcher, Handler, RequestContext
-from tidelog.server.frames import FrameDecoder, FrameRefused
 from tidelog.server.listener import Listener
 
 __all__ = [
@@ -10,8 +9,6 @@ __all__ = [
     "ConnectionLimits",
     "ConnectionRefused",
     "Dispatcher",
-    "FrameDecoder",
-    "FrameRefused",
     "Handler",
     "Listener",
     "RequestContext",

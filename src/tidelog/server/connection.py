@@ -10,19 +10,44 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Protocol, cast
 
 from tidelog.model import InvariantBroken
 from tidelog.runtime import Address, Clock
 from tidelog.runtime.logs import fields
 from tidelog.server.dispatcher import ConnectionRefused, Dispatcher, Frame
-from tidelog.server.frames import FrameDecoder, FrameRefused
+from tidelog.wire.stream import FrameDecoder, FrameRefused
 
 logger = logging.getLogger(__name__)
 
-Spawn: TypeAlias = Callable[[Coroutine[object, object, None]], "asyncio.Task[None]"]
+
+class ConnectionOwner(Protocol):
+    """What a connection needs of the listener it lives in."""
+
+    @property
+    def name(self) -> str:
+        """The listener's name, for answers that depend on it."""
+        ...
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether requests are answered yet; before that they queue up, within the limits."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """Time, for idleness."""
+        ...
+
+    def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run work that ends with the listener at the latest."""
+        ...
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is over."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,33 +64,20 @@ class ConnectionLimits:
 class Connection(asyncio.Protocol):
     """The shell around one transport. Lives in the listener that accepted it."""
 
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        limits: ConnectionLimits,
-        *,
-        listener_name: str,
-        clock: Clock,
-        spawn: Spawn,
-        on_closed: Callable[[Connection], None],
-        is_held: bool = False,
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, limits: ConnectionLimits, owner: ConnectionOwner) -> None:
         self._dispatcher = dispatcher
         self._limits = limits
-        self._listener_name = listener_name
-        self._clock = clock
-        self._spawn = spawn
-        self._on_closed = on_closed
+        self._owner = owner
         self._decoder = FrameDecoder(size_max=limits.request_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._queue: deque[bytearray] = deque()
         self._queued_bytes = 0
-        self._waiting: asyncio.Task[None] | None = None  # The one request being awaited.
-        self._is_held = is_held  # Requests queue up, within the limits, until the broker is ready for them.
+        self.waiting: asyncio.Task[None] | None = None
+        """The one request whose answer is being waited for."""
         self._is_reading = True
         self._is_writable = True
         self._stalled_since_ms = 0.0
-        self._active_ms = clock.monotonic_ms()
+        self._active_ms = owner.clock.monotonic_ms()
         self._local = self._peer = Address("", 0)
 
     # asyncio.Protocol: what the transport tells us.
@@ -78,7 +90,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Queue the frames that are complete and serve what can be served."""
-        self._active_ms = self._clock.monotonic_ms()
+        self._active_ms = self._owner.clock.monotonic_ms()
         try:
             frames = self._decoder.feed(data)
         except FrameRefused as refused:
@@ -93,14 +105,14 @@ class Connection(asyncio.Protocol):
         """Forget the queue and stop waiting for anything on this client's behalf."""
         self._transport = None
         self._queue.clear()
-        if self._waiting is not None:
-            self._waiting.cancel()
-        self._on_closed(self)
+        if self.waiting is not None:
+            self.waiting.cancel()
+        self._owner.forget(self)
 
     def pause_writing(self) -> None:
         """The client does not read its answers: serve it nothing more until it does."""
         self._is_writable = False
-        self._stalled_since_ms = self._clock.monotonic_ms()
+        self._stalled_since_ms = self._owner.clock.monotonic_ms()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
@@ -109,14 +121,8 @@ class Connection(asyncio.Protocol):
 
     # What the listener asks.
 
-    @property
-    def is_serving(self) -> bool:
-        """Whether a request is being answered right now."""
-        return self._waiting is not None
-
-    def release(self) -> None:
-        """The broker is ready: serve what has queued up."""
-        self._is_held = False
+    def begin(self) -> None:
+        """The listener serves from now on: answer what has queued up."""
         self._pump()
 
     def close_if_overdue(self, now_ms: float) -> bool:
@@ -124,7 +130,7 @@ class Connection(asyncio.Protocol):
         if not self._is_writable and now_ms - self._stalled_since_ms > self._limits.write_stall_ms_max:
             self._refuse("answers were not read in time")
             return True
-        if self._waiting is None and now_ms - self._active_ms > self._limits.idle_ms_max:
+        if self.waiting is None and now_ms - self._active_ms > self._limits.idle_ms_max:
             self.close()
             return True
         return False
@@ -149,11 +155,11 @@ class Connection(asyncio.Protocol):
         self._regulate_reading()
 
     def _can_serve(self) -> bool:
-        return self._waiting is None and self._is_writable and not self._is_held and self._transport is not None
+        return self.waiting is None and self._is_writable and self._owner.is_serving and self._transport is not None
 
     def _serve(self, frame: bytearray) -> None:
         try:
-            answer = self._dispatcher.dispatch(frame, self._listener_name, self._local, self._peer)
+            answer = self._dispatcher.dispatch(frame, self._owner.name, self._local, self._peer)
         except ConnectionRefused as refused:
             self._refuse(str(refused))
             return
@@ -163,7 +169,7 @@ class Connection(asyncio.Protocol):
         if isinstance(answer, list):
             self._write(answer)
         elif answer is not None:
-            self._waiting = self._spawn(self._await(answer))
+            self.waiting = self._owner.spawn(self._await(answer))
 
     async def _await(self, answer: Awaitable[Frame | None]) -> None:
         try:
@@ -175,10 +181,10 @@ class Connection(asyncio.Protocol):
             self._blame(bug)
             return
         finally:
-            self._waiting = None
+            self.waiting = None
         if frame is not None:
             self._write(frame)
-        self._active_ms = self._clock.monotonic_ms()
+        self._active_ms = self._owner.clock.monotonic_ms()
         self._pump()
 
     def _write(self, frame: Frame) -> None:
@@ -205,7 +211,7 @@ class Connection(asyncio.Protocol):
         """
         self.abort()
         if isinstance(bug, InvariantBroken):
-            self._spawn(_raise(bug))
+            self._owner.spawn(_raise(bug))
         else:
             logger.error("request failed", extra=fields(peer=self._peer), exc_info=bug)
 

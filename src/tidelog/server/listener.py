@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tidelog.model import invariant
-from tidelog.runtime import Address, Listening, Runtime
+from tidelog.runtime import Address, Clock, Listening, Runtime
 from tidelog.server.connection import Connection, ConnectionLimits
 from tidelog.server.dispatcher import Dispatcher
 
@@ -28,7 +28,7 @@ class Listener:
     _connections: dict[Connection, None] = field(default_factory=dict)  # Insertion ordered, for repeatable sweeps.
     _listening: Listening | None = None
     _tasks: asyncio.TaskGroup | None = None
-    _is_serving: bool = False
+    is_serving: bool = False
 
     @property
     def address(self) -> Address:
@@ -55,32 +55,31 @@ class Listener:
                 sweeper.cancel()
                 await self._drain()
 
+    @property
+    def clock(self) -> Clock:
+        """Time, for idle connections."""
+        return self.runtime.clock
+
     def serve(self) -> None:
         """Begin to answer, those first who came too early."""
-        self._is_serving = True
+        self.is_serving = True
         for connection in list(self._connections):
-            connection.release()
+            connection.begin()
 
-    def _accept(self) -> Connection:
-        connection = Connection(
-            self.dispatcher,
-            self.limits,
-            listener_name=self.name,
-            clock=self.runtime.clock,
-            spawn=self._spawn,
-            on_closed=self._forget,
-            is_held=not self._is_serving,
-        )
-        self._connections[connection] = None
-        return connection
-
-    def _forget(self, connection: Connection) -> None:
-        self._connections.pop(connection, None)
-
-    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run a request that has to wait."""
         invariant(self._tasks is not None, "requests are served only while the listener runs")
         tasks: asyncio.TaskGroup = self._tasks  # type: ignore[assignment]  # the invariant above
         return tasks.create_task(work)
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is over."""
+        self._connections.pop(connection, None)
+
+    def _accept(self) -> Connection:
+        connection = Connection(self.dispatcher, self.limits, self)
+        self._connections[connection] = None
+        return connection
 
     async def _sweep(self) -> None:
         """Close connections that outstayed their welcome; one timer for all of them."""
@@ -91,8 +90,10 @@ class Listener:
                 connection.close_if_overdue(now_ms)
 
     async def _drain(self) -> None:
-        deadline = self.runtime.clock.monotonic_ms() + _DRAIN_S * 1000
-        while self.runtime.clock.monotonic_ms() < deadline and any(c.is_serving for c in self._connections):
-            await asyncio.sleep(0.01)
+        """No more requests; those that wait get a moment; then everybody is sent away."""
+        self.is_serving = False
+        waiting = [connection.waiting for connection in self._connections if connection.waiting is not None]
+        if waiting:
+            await asyncio.wait(waiting, timeout=_DRAIN_S)
         for connection in list(self._connections):
-            connection.abort() if connection.is_serving else connection.close()
+            connection.close() if connection.waiting is None else connection.abort()

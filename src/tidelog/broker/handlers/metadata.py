@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from tidelog.broker.node import Node
-from tidelog.controller import NewTopic, PartitionState, TopicImage
-from tidelog.model import ErrorCode
+from tidelog.controller import NewTopic, PartitionState, TopicImage, check_name
+from tidelog.model import ApiError, ErrorCode
 from tidelog.server import RequestContext
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.metadata import (
@@ -73,10 +73,18 @@ def _asked(node: Node, asked: MetadataRequestTopic, errors: dict[str, ErrorCode]
     )
     if topic is not None:
         return _topic(node, topic)
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else _why_unknown(asked.name or "")
     return MetadataResponseTopic(
         error_code=errors.get(asked.name or "", unknown), name=asked.name, topic_id=asked.topic_id, partitions=()
     )
+
+
+def _why_unknown(name: str) -> ErrorCode:
+    try:
+        check_name(name)
+    except ApiError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _topic(node: Node, topic: TopicImage) -> MetadataResponseTopic:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.server import FrameDecoder, FrameRefused
+from tidelog.wire.stream import FrameDecoder, FrameRefused
 
 
 def framed(*bodies: bytes) -> bytes:

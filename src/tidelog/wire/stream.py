@@ -1,18 +1,16 @@
 """Bytes of a stream into frames, without IO.
 
 A frame is an int32 size and that many bytes. Memory follows the bytes received, never the size a peer merely announces, and a frame is
-handed on as a `bytearray` because the produce path stamps offsets into it in place.
+handed on as a `bytearray` because the produce path stamps offsets into it in place. Client and server cut their streams with it.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import Final
-
-_SIZE: Final = struct.Struct(">i")
+from tidelog.wire.errors import MalformedMessage
+from tidelog.wire.primitives import INT32
 
 
-class FrameRefused(Exception):
+class FrameRefused(MalformedMessage):
     """The peer announced a frame nobody should read; the connection is closed before anything is allocated for it."""
 
 
@@ -55,17 +53,17 @@ class FrameDecoder:
 
     def _begin(self, data: bytes, position: int, frames: list[bytearray]) -> int:
         """Read a size at `position` and as much of its frame as is there; where the next frame begins."""
-        if self._prefix or len(data) - position < _SIZE.size:
-            lacking = _SIZE.size - len(self._prefix)
+        if self._prefix or len(data) - position < INT32.size:
+            lacking = INT32.size - len(self._prefix)
             self._prefix += data[position : position + lacking]
             position = min(position + lacking, len(data))
-            if len(self._prefix) < _SIZE.size:
+            if len(self._prefix) < INT32.size:
                 return position
-            size = self._checked(_SIZE.unpack(self._prefix)[0])
+            size = self._checked(INT32.unpack(self._prefix)[0])
             self._prefix = b""
         else:
-            size = self._checked(_SIZE.unpack_from(data, position)[0])
-            position += _SIZE.size
+            size = self._checked(INT32.unpack_from(data, position)[0])
+            position += INT32.size
         end = position + size
         frame = bytearray(memoryview(data)[position:end])
         if len(frame) == size:
@@ -77,5 +75,5 @@ class FrameDecoder:
 
     def _checked(self, size: int) -> int:
         if size < 0 or size > self._size_max:
-            raise FrameRefused(f"frame of {size} bytes announced; accepted are 0 to {self._size_max}")
+            raise FrameRefused(f"a frame of {size} bytes is announced; accepted are 0 to {self._size_max}")
         return size
