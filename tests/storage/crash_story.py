@@ -18,6 +18,7 @@ from tidelog.records import (
     stamp,
 )
 from tidelog.simulation.disk import SimulatedDisk
+from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.storage.compaction import clean
 from tidelog.storage.compaction_facts import compaction_facts
 from tidelog.storage.compaction_plan import assess, plan_compaction
@@ -132,6 +133,41 @@ class Story:
         self.checkpoint()
         self.close_and_open()
 
+    def tell_by_chance(self, seed: int, step_count: int) -> None:
+        """The same steps in any order that makes sense."""
+        randomness = SimulatedRandomness(f"story/{seed}")
+        self.open()
+        for _ in range(step_count):
+            producer_id = 7 + randomness.below(2)
+            keys = [b"key %d" % randomness.below(4) for _ in range(1 + randomness.below(3))]
+            match randomness.below(14):
+                case 0 | 1 | 2:
+                    self.fill(1 + randomness.below(4))
+                case 3 | 4 if not self._has_open_transaction(producer_id):
+                    self.append_idempotent(producer_id, *keys)
+                case 3 | 4 | 5:
+                    self.append_transactional(producer_id, *keys)
+                case 6:
+                    self.append_marker(producer_id, MarkerType(randomness.below(2)))
+                case 7 | 8:
+                    self.flush()
+                case 9:
+                    self.checkpoint()
+                case 10:
+                    self.flush()
+                    self.maybe_compact()
+                case 11:
+                    self.maybe_truncate(1 + randomness.below(8))
+                case 12 if len(self.log.segments) > 3 and self.durable_end >= self.log.segments[2].base_offset:
+                    self.delete_oldest()
+                case 13 if randomness.below(3) == 0:
+                    self.close_and_open()
+                case 13 if randomness.below(6) == 0:
+                    self.restart_elsewhere()
+                    self.new_epoch()
+                case _:
+                    self.new_epoch()
+
     # The steps.
 
     def open(self) -> None:
@@ -174,11 +210,14 @@ class Story:
         self.log.assign_leader_epoch(self.leader_epoch)
 
     def compact(self) -> None:
+        assert self.maybe_compact()
+
+    def maybe_compact(self) -> bool:
         facts = compaction_facts(self.log, last_stable_offset=self.log.last_stable_offset(self.durable_end))
         assessment = assess(facts, checkpoint=self.directory.cleaner_offsets.get(PARTITION), now_ms=NOW)
-        assert assessment is not None
+        if assessment is None:
+            return False
         result = clean(self.disk, plan_compaction(assessment, keys_max=100, now_ms=NOW))
-        assert result.records_after < result.records_before
         content = self._cleaned_content(result.cleaned, result.replaced)
         compacted = World(content, self.world.history, self.world.log_start)
         self.worlds = [self.world, compacted]
@@ -186,6 +225,7 @@ class Story:
         self.worlds = [compacted]
         self.directory.cleaner_offsets[PARTITION] = result.first_dirty_offset
         self.remove_retired()
+        return result.records_after < result.records_before
 
     def truncate(self, batch_count: int) -> None:
         world = self.world
@@ -197,6 +237,16 @@ class Story:
         self.log.truncate_to(offset, now_ms=NOW)
         assert self.log.log_end_offset == offset
         self._sequences = {state.producer_id: state.last_sequence + 1 for state in replay(history)}
+
+    def maybe_truncate(self, batch_count: int) -> None:
+        """Not among the gaps of compaction, which is below the high watermark."""
+        low = max(
+            self.world.log_start, self.directory.cleaner_offsets.get(PARTITION, 0), self.log.segments[0].base_offset
+        )
+        readable = [batch for batch in self.world.batches if read_header(batch).base_offset > low]
+        if len(readable) > batch_count:
+            self.truncate(batch_count)
+            self.new_epoch()
 
     def truncate_below_the_recovery_point(self) -> None:
         self.flush()
@@ -240,6 +290,10 @@ class Story:
         self.worlds[-1] = World([*world.batches, bytes(told)], [*world.history, bytes(told)], world.log_start)
         self.log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=NOW)
         self.told_end = self.log.log_end_offset
+
+    def _has_open_transaction(self, producer_id: int) -> bool:
+        state = self.log.producers.get(producer_id)
+        return state is not None and state.transaction_first_offset >= 0
 
     def _next_sequence(self, producer_id: int, count: int) -> int:
         sequence = self._sequences.get(producer_id, 0)

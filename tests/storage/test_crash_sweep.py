@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.storage.crash_story import CONFIG, NOW, PARTITION, PATH, Story, World, content_of, replay
-from tidelog.records import RecordBatchBuilder, read_header, read_marker
+from tidelog.records import MarkerType, RecordBatchBuilder, read_header, read_marker
 from tidelog.simulation.disk import SimulatedDisk
 from tidelog.simulation.disk_faults import PowerCut
 from tidelog.simulation.disk_image import Loss
@@ -117,24 +117,40 @@ def decides_transactions(log: PartitionLog, content: list[bytes], world: World) 
     history = [batch for batch in world.history if read_header(batch).base_offset < log.log_end_offset]
     ongoing = replay(history).first_ongoing_offset()
     aborted = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
-    told = visible(world.batches, told_aborted(history))
     return log.last_stable_offset(log.log_end_offset) == (log.log_end_offset if ongoing is None else ongoing) and (
-        visible(content, aborted) == [batch for batch in content if batch in told]
+        visible(content, aborted) == [batch for batch in content if not is_hidden(batch, told_aborted(history))]
     )
 
 
-def told_aborted(history: list[bytes]) -> list[AbortedTransaction]:
+def told_aborted(history: list[bytes]) -> list[tuple[int, int, int]]:
+    """Producer, first and last offset of every aborted transaction."""
     aborted = []
     open_since: dict[int, int] = {}
     for batch in history:
         header = read_header(batch)
         if header.is_control:
             first = open_since.pop(header.producer_id, None)
-            if first is not None and read_marker(batch).type.name == "ABORT":
-                aborted.append(AbortedTransaction(header.producer_id, first))
+            if first is not None and read_marker(batch).type is MarkerType.ABORT:
+                aborted.append((header.producer_id, first, header.base_offset))
         elif header.is_transactional:
             open_since.setdefault(header.producer_id, header.base_offset)
     return aborted
+
+
+def is_hidden(batch: bytes, aborted: list[tuple[int, int, int]]) -> bool:
+    """Whether a reader of committed records must not see it: a marker, an emptied batch, or aborted."""
+    header = read_header(batch)
+    return (
+        header.is_control
+        or not header.record_count
+        or (
+            header.is_transactional
+            and any(
+                header.producer_id == producer and first <= header.base_offset <= last
+                for producer, first, last in aborted
+            )
+        )
+    )
 
 
 def visible(content: list[bytes], aborted: list[AbortedTransaction]) -> list[bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from tidelog.config import LogConfig
@@ -23,6 +24,7 @@ from tidelog.records.batch import (
 from tidelog.records.control import Marker
 from tidelog.runtime import Disk, DiskFull, StorageFailure
 from tidelog.runtime.disk import Buffer
+from tidelog.storage.compacted_end import read_compacted_end
 from tidelog.storage.durability import Durability
 from tidelog.storage.epoch_cache import EpochEndOffset
 from tidelog.storage.flush import Flush
@@ -90,6 +92,8 @@ class PartitionLog:
         try:
             disk.mkdir(directory)
             metadata = None if opening.topic_id is None else keep_topic_id(disk, directory, opening.topic_id)
+            compacted_end = read_compacted_end(disk, directory)
+            opening = replace(opening, recovery_point=max(opening.recovery_point, compacted_end))
             loaded = load_log(disk, directory, config, opening, now_ms)
         except StorageFailure as failure:
             if not isinstance(failure, DiskFull):

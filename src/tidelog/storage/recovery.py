@@ -15,6 +15,7 @@ from tidelog.model import NO_LEADER_EPOCH, Offset, TimestampMs
 from tidelog.records.batch import CorruptBatch, crc_holds
 from tidelog.runtime import Disk, FileMissing
 from tidelog.storage.checkpoints import DamagedCheckpoint, EpochStart, decode_epochs
+from tidelog.storage.compacted_end import begin_compacted_end, knows_compacted_end
 from tidelog.storage.epoch_cache import LeaderEpochCache
 from tidelog.storage.names import LEADER_EPOCH_CHECKPOINT, LOG, SEGMENT_SUFFIXES, parse_file_name
 from tidelog.storage.producer_state import ProducerStates
@@ -245,10 +246,10 @@ class _Loader:
         """Whether batches are missing between two segments: a crash may lose the end of one file and keep the next file.
 
         A log rolls exactly at its end, so a gap means loss; except in what compaction has rewritten, which is always below the recovery
-        point. Without a recovery point a compacted log gets the benefit of the doubt.
+        point. A log that Kafka compacted does not say how far, so without a recovery point it gets the benefit of the doubt.
         """
         if self._config.is_compacted and self._opening.recovery_point == 0:
-            return False
+            return knows_compacted_end(self._disk, self._directory) and following.base_offset != next_offset
         return following.base_offset != next_offset
 
     def _remove_from(self, number: int) -> None:
@@ -279,6 +280,8 @@ class _Loader:
             self._unflushed.clear()
             log_end_offset = log_start_offset
         log_start_offset = max(log_start_offset, self._segments[0].base_offset)
+        if self._config.is_compacted and log_end_offset == self._segments[0].base_offset:
+            begin_compacted_end(self._disk, self._directory)
         self._epochs.truncate_from_end(log_end_offset)
         self._epochs.truncate_from_start(log_start_offset)
         self._snapshots.discard_after(log_end_offset)

@@ -9,6 +9,7 @@ from typing import Final
 from tidelog.config import LogConfig
 from tidelog.model import Offset, TimestampMs, invariant
 from tidelog.runtime import Disk
+from tidelog.storage.compacted_end import raise_compacted_end
 from tidelog.storage.durability import Durability
 from tidelog.storage.segment import Segment
 from tidelog.storage.swap import commit_swap, finish_swap
@@ -98,6 +99,7 @@ class SegmentList:
         invariant(self.active not in gone, "the active segment is never compacted")
         end = self.bases[self.all.index(gone[-1]) + 1]
         invariant(end <= self._durability.recovery_point, "only what is durable is compacted")
+        raise_compacted_end(self._disk, self._directory, end)
         commit_swap(self._disk, self._directory, cleaned=cleaned, replaced=replaced)
         for segment in gone:
             self._retire(segment, now_ms)
