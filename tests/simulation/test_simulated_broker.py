@@ -11,6 +11,7 @@ import pytest
 
 from tests.simulation.workload import FLUSHED, Writing, create_topic, delete_topic, stored
 from tidelog.simulation.cluster import SimulatedCluster
+from tidelog.simulation.registry import SimulatedRegistryStore
 
 # A killed process runs no `finally`; Python says so when its coroutines, which would have liked to, are thrown away.
 kills = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -69,6 +70,48 @@ def test_a_topic_can_be_deleted_while_its_first_flush_is_wanted_or_under_way() -
             delete_topic(cluster, under_way)
             cluster.world.run_for_ms(5_000)
         create_topic(cluster)
+
+
+async def forget_topic(store: SimulatedRegistryStore) -> None:
+    registry = store.handle()
+    await registry.open_session()
+    for path in ("partitions/0/state", "partitions/0", "partitions", ""):
+        await registry.delete(f"/brokers/topics/t/{path}".rstrip("/"))
+    await registry.delete("/config/topics/t")
+    await registry.close()
+
+
+def test_records_of_a_topic_that_the_registry_has_lost_are_set_aside_not_deleted() -> None:
+    with SimulatedCluster() as cluster:
+        create_topic(cluster)
+        broker = cluster.brokers[1]
+        cluster.world.run(broker.stop())
+        cluster.world.run(forget_topic(cluster.store))
+        broker.restart()
+        create_topic(cluster)
+        names = broker.node.disk.listdir("/data")
+        assert "t-0" in names
+        assert sum(name.startswith("t-0.") and name.endswith("-stray") for name in names) == 1
+
+
+def test_a_clean_stop_leaves_nothing_to_recover_and_a_restart_is_an_election() -> None:
+    with SimulatedCluster(settings=FLUSHED) as cluster:
+        create_topic(cluster)
+        writing = Writing(cluster)
+        task = cluster.client.spawn(writing.write(cluster.client.runtime))
+        cluster.world.run_for_ms(200)
+        writing.stop()
+
+        async def stopped() -> None:
+            await task
+            await cluster.brokers[1].stop()
+
+        cluster.world.run(stopped())
+        cluster.brokers[1].restart()
+        assert stored(cluster, len(writing.acknowledged)) == writing.acknowledged
+        said = cluster.world.trace.text()
+        assert "log_count=1 is_clean=True" in said
+        assert "leading partition=t-0 leader_epoch=1" in said
 
 
 @kills
