@@ -120,6 +120,27 @@ def test_a_reader_of_another_epoch_is_fenced(epoch: int, code: ErrorCode) -> Non
     assert fenced.value.code is code
 
 
+def test_the_end_is_unknown_until_the_watermark_reaches_what_the_election_found() -> None:
+    config = LogConfig(flush_messages=1)
+    leader = partition(config)
+    append(leader, b"a")
+    leader.become_leader(replace(LEADING, leader_epoch=1, partition_epoch=1))
+    assert not leader.is_end_known
+    flush = leader.log.start_flush()
+    assert flush is not None
+    flush.perform()
+    leader.on_flushed(flush)
+    assert leader.is_end_known
+
+
+def test_a_replica_that_stepped_down_sends_everybody_away() -> None:
+    leader = partition()
+    leader.step_down()
+    with pytest.raises(ApiError) as over:
+        leader.check_still_leader(0)
+    assert over.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_acks_all_needs_enough_replicas_in_sync_and_acks_1_does_not() -> None:
     leader = partition(LogConfig(min_insync_replicas=2))
     leader.become_leader(replace(LEADING, partition_epoch=1, assignment=(1, 2, 3)))

@@ -187,6 +187,7 @@ class ReplicaManager:
         if hosted is None:
             return
         hosted.flusher.forget(topic_partition)
+        hosted.partition.step_down()
         if hosted.directory.failure is None:
             try:
                 hosted.directory.delete_log(topic_partition, unique=self._runtime.randomness.uuid())

@@ -68,6 +68,7 @@ class Partition:
         self._leadership: Leadership | None = None
         # Invariant: log_start_offset <= high_watermark <= log_end_offset. A checkpoint may be older or, after a crash, ahead of the log.
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self._epoch_start_offset: Offset = 0  # The log end when this replica was last elected.
         self._is_offline = False
         self._rules = TopicRules(log.config)
 
@@ -111,6 +112,7 @@ class Partition:
         is_new_epoch = known is None or leadership.leader_epoch > known.leader_epoch
         if is_new_epoch:
             self.log.assign_leader_epoch(leadership.leader_epoch)
+            self._epoch_start_offset = self.log.log_end_offset
         self._leadership = leadership
         events: list[PartitionEvent] = [LeadershipChanged(leadership.leader_epoch)] if is_new_epoch else []
         return events + self._consequences()
@@ -119,6 +121,10 @@ class Partition:
         """Apply changed topic settings."""
         self.log.reconfigure(config)
         self._rules = TopicRules(config)
+
+    def step_down(self) -> None:
+        """Lead no longer, because the topic is deleted; whoever waits here is told to look for another leader."""
+        self._leadership = None
 
     def go_offline(self) -> None:
         """The disk under this replica has failed: answer everybody with a storage error from now on."""
@@ -184,6 +190,14 @@ class Partition:
     def bound(self, isolation: IsolationLevel) -> Offset:
         """Exclusive end of what a reader of this isolation level may see."""
         return self.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else self.high_watermark
+
+    @property
+    def is_end_known(self) -> bool:
+        """Whether the high watermark has reached what the log held at the election.
+
+        Before that, records that an earlier leader committed may lie above it, and "the end" would be a step back (KIP-207).
+        """
+        return self.high_watermark >= self._epoch_start_offset
 
     def check_leader_epoch(self, current_leader_epoch: LeaderEpoch) -> Leadership:
         """Fence a reader that knows another epoch (KIP-320). Raises ApiError; returns the leadership it may rely on."""

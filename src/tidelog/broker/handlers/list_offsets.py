@@ -114,6 +114,7 @@ def _find(
     nothing = _at(NO_OFFSET, NO_LEADER_EPOCH)
     match timestamp:
         case -1:
+            _check_end_known(replica, version)
             return _at(bound, leader_epoch)
         case -2 | -4:  # Without tiers, the first local offset is the first.
             start = replica.log.log_start_offset
@@ -123,7 +124,15 @@ def _find(
         case -5 | -6:  # Nothing is tiered, nothing waits to be.
             return nothing
         case _:
-            return replica.log.offset_for_timestamp(timestamp, end_offset=bound) or nothing
+            found = replica.log.offset_for_timestamp(timestamp, end_offset=bound)
+            if found is None:
+                _check_end_known(replica, version)
+            return found or nothing
+
+
+def _check_end_known(replica: Partition, version: int) -> None:
+    if not replica.is_end_known:
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _at(offset: Offset, leader_epoch: int) -> TimestampedOffset:
