@@ -68,7 +68,7 @@ def test_no_tracked_file_names(what: str, pattern: re.Pattern[str]) -> None:
 def test_every_module_says_why_it_exists() -> None:
     silent = [
         str(path.relative_to(ROOT))
-        for path in python_modules("src", "examples", "benchmarks", "tests")
+        for path in python_modules("src", "examples", "benchmarks")
         if path.stat().st_size and ast.get_docstring(ast.parse(path.read_text())) is None
     ]
     assert not silent, f"no module docstring: {silent}"
