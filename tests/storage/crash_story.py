@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidelog.config import LogConfig
 from tidelog.model import TopicPartition
@@ -51,6 +51,7 @@ class World:
     """The same before compaction and retention: what producers are remembered by."""
     log_start: int = 0
     """All batches from here on are there; retention has taken those before."""
+    compacted_end: int = 0
 
     @property
     def end_offset(self) -> int:
@@ -219,7 +220,7 @@ class Story:
             return False
         result = clean(self.disk, plan_compaction(assessment, keys_max=100, now_ms=NOW))
         content = self._cleaned_content(result.cleaned, result.replaced)
-        compacted = World(content, self.world.history, self.world.log_start)
+        compacted = World(content, self.world.history, self.world.log_start, result.first_dirty_offset)
         self.worlds = [self.world, compacted]
         self.log.replace_segments(cleaned=result.cleaned, replaced=result.replaced, now_ms=NOW)
         self.worlds = [compacted]
@@ -233,7 +234,7 @@ class Story:
         history = [batch for batch in world.history if read_header(batch).base_offset < offset]
         self.durable_end = min(self.durable_end, offset)
         self.told_end = offset
-        self.worlds = [*self.worlds, World(world.batches[:-batch_count], history, world.log_start)]
+        self.worlds = [*self.worlds, replace(world, batches=world.batches[:-batch_count], history=history)]
         self.log.truncate_to(offset, now_ms=NOW)
         assert self.log.log_end_offset == offset
         self._sequences = {state.producer_id: state.last_sequence + 1 for state in replay(history)}
@@ -287,7 +288,7 @@ class Story:
         told = bytearray(batch)
         stamp(told, 0, base_offset=self.log.log_end_offset, leader_epoch=self.leader_epoch)
         world = self.world
-        self.worlds[-1] = World([*world.batches, bytes(told)], [*world.history, bytes(told)], world.log_start)
+        self.worlds[-1] = replace(world, batches=[*world.batches, bytes(told)], history=[*world.history, bytes(told)])
         self.log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=NOW)
         self.told_end = self.log.log_end_offset
 

@@ -108,6 +108,8 @@ def remembers_producers(log: PartitionLog, world: World) -> bool:
     history = [batch for batch in world.history if read_header(batch).base_offset < log.log_end_offset]
     expected = {entry.producer_id: entry for entry in replay(history).to_snapshot()}
     found = {entry.producer_id: entry for entry in log.producers.to_snapshot()}
+    if log.log_end_offset < world.compacted_end:
+        return True  # Being dropped as a whole: compaction keeps what the end of the log says of producers, not every offset.
     needed = {key for key, entry in expected.items() if entry.last_offset >= log.log_start_offset}
     return found.keys() >= needed and all(expected.get(key) == entry for key, entry in found.items())
 
@@ -117,7 +119,10 @@ def decides_transactions(log: PartitionLog, content: list[bytes], world: World) 
     history = [batch for batch in world.history if read_header(batch).base_offset < log.log_end_offset]
     ongoing = replay(history).first_ongoing_offset()
     aborted = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
-    return log.last_stable_offset(log.log_end_offset) == (log.log_end_offset if ongoing is None else ongoing) and (
+    stable = [log.log_end_offset if ongoing is None else max(ongoing, log.log_start_offset)]
+    if ongoing is not None and ongoing < log.log_start_offset:
+        stable.append(log.log_end_offset)  # A producer may be forgotten when retention has taken its records.
+    return log.last_stable_offset(log.log_end_offset) in stable and (
         visible(content, aborted) == [batch for batch in content if not is_hidden(batch, told_aborted(history))]
     )
 

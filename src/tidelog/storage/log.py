@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Final
 
 from tidelog.config import LogConfig
@@ -24,9 +23,9 @@ from tidelog.records.batch import (
 from tidelog.records.control import Marker
 from tidelog.runtime import Disk, DiskFull, StorageFailure
 from tidelog.runtime.disk import Buffer
-from tidelog.storage.compacted_end import read_compacted_end
 from tidelog.storage.durability import Durability
 from tidelog.storage.epoch_cache import EpochEndOffset
+from tidelog.storage.floors import lower_floors
 from tidelog.storage.flush import Flush
 from tidelog.storage.lookup import find_by_timestamp, find_max_timestamp
 from tidelog.storage.metadata_file import keep_topic_id
@@ -92,8 +91,6 @@ class PartitionLog:
         try:
             disk.mkdir(directory)
             metadata = None if opening.topic_id is None else keep_topic_id(disk, directory, opening.topic_id)
-            compacted_end = read_compacted_end(disk, directory)
-            opening = replace(opening, recovery_point=max(opening.recovery_point, compacted_end))
             loaded = load_log(disk, directory, config, opening, now_ms)
         except StorageFailure as failure:
             if not isinstance(failure, DiskFull):
@@ -240,9 +237,11 @@ class PartitionLog:
         return b""
 
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
-        """The high watermark, or the first record of a transaction that is undecided below it."""
+        """The high watermark, or the first record of a transaction that is undecided below it; never before the log start."""
         unstable = self._producers.first_unstable_offset(high_watermark)
-        return high_watermark if unstable is None or unstable > high_watermark else unstable
+        if unstable is None or unstable > high_watermark:
+            return high_watermark
+        return max(unstable, self.log_start_offset)  # Retention may have taken the transaction's first records.
 
     def aborted_transactions(self, start_offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
         """What a reader of [start, end) has to skip."""
@@ -528,6 +527,7 @@ class PartitionLog:
     # Keeping it in shape, inside.
 
     def _lower_promise(self, offset: Offset) -> None:
+        lower_floors(self._disk, self.directory, offset)
         self._truncation_point.lower(offset, recovery_point=self.recovery_point, log_start_offset=self.log_start_offset)
 
     def _rebuild_producers(self, now_ms: TimestampMs) -> None:

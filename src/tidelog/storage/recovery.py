@@ -15,8 +15,8 @@ from tidelog.model import NO_LEADER_EPOCH, Offset, TimestampMs
 from tidelog.records.batch import CorruptBatch, crc_holds
 from tidelog.runtime import Disk, FileMissing
 from tidelog.storage.checkpoints import DamagedCheckpoint, EpochStart, decode_epochs
-from tidelog.storage.compacted_end import begin_compacted_end, knows_compacted_end
 from tidelog.storage.epoch_cache import LeaderEpochCache
+from tidelog.storage.floors import Floors, begin_floors, read_floors
 from tidelog.storage.names import LEADER_EPOCH_CHECKPOINT, LOG, SEGMENT_SUFFIXES, parse_file_name
 from tidelog.storage.producer_state import ProducerStates
 from tidelog.storage.scan import ScannedBatch, read_batch, scan_batches, scan_headers
@@ -55,6 +55,12 @@ def load_log(disk: Disk, directory: str, config: LogConfig, opening: Opening, no
             recovery_point=min(opening.recovery_point, truncated_to),
             log_start_offset=min(opening.log_start_offset, truncated_to),
         )
+    floors = read_floors(disk, directory) or Floors()
+    opening = replace(
+        opening,
+        recovery_point=max(opening.recovery_point, floors.recovery_point),
+        log_start_offset=max(opening.log_start_offset, floors.log_start_offset),
+    )
     return _Loader(disk, directory, config, opening, now_ms).load()
 
 
@@ -249,7 +255,7 @@ class _Loader:
         point. A log that Kafka compacted does not say how far, so without a recovery point it gets the benefit of the doubt.
         """
         if self._config.is_compacted and self._opening.recovery_point == 0:
-            return knows_compacted_end(self._disk, self._directory) and following.base_offset != next_offset
+            return read_floors(self._disk, self._directory) is not None and following.base_offset != next_offset
         return following.base_offset != next_offset
 
     def _remove_from(self, number: int) -> None:
@@ -281,7 +287,7 @@ class _Loader:
             log_end_offset = log_start_offset
         log_start_offset = max(log_start_offset, self._segments[0].base_offset)
         if self._config.is_compacted and log_end_offset == self._segments[0].base_offset:
-            begin_compacted_end(self._disk, self._directory)
+            begin_floors(self._disk, self._directory)
         self._epochs.truncate_from_end(log_end_offset)
         self._epochs.truncate_from_start(log_start_offset)
         self._snapshots.discard_after(log_end_offset)

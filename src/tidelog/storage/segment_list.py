@@ -9,8 +9,8 @@ from typing import Final
 from tidelog.config import LogConfig
 from tidelog.model import Offset, TimestampMs, invariant
 from tidelog.runtime import Disk
-from tidelog.storage.compacted_end import raise_compacted_end
 from tidelog.storage.durability import Durability
+from tidelog.storage.floors import Floors, raise_floors
 from tidelog.storage.segment import Segment
 from tidelog.storage.swap import commit_swap, finish_swap
 from tidelog.storage.values import Retired
@@ -71,6 +71,11 @@ class SegmentList:
     def retire_first(self, count: int, now_ms: TimestampMs) -> list[Segment]:
         """Take the oldest segments out of the log."""
         gone = self.all[:count]
+        if count > 1 or self._durability.are_names_unflushed:
+            # Of several renames a crash may keep any; the hole that leaves must not look like loss.
+            start = self.bases[count]
+            floors = Floors(min(start, self._durability.recovery_point), start)
+            raise_floors(self._disk, self._directory, floors)
         self._set(self.all[count:])
         for segment in gone:
             self._retire(segment, now_ms)
@@ -99,7 +104,7 @@ class SegmentList:
         invariant(self.active not in gone, "the active segment is never compacted")
         end = self.bases[self.all.index(gone[-1]) + 1]
         invariant(end <= self._durability.recovery_point, "only what is durable is compacted")
-        raise_compacted_end(self._disk, self._directory, end)
+        raise_floors(self._disk, self._directory, Floors(recovery_point=end))
         commit_swap(self._disk, self._directory, cleaned=cleaned, replaced=replaced)
         for segment in gone:
             self._retire(segment, now_ms)
