@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from tests.compatibility.processes import TidelogProcess
 from tests.compatibility.test_python_clients import confluent_consumer
@@ -12,13 +13,16 @@ from tests.compatibility.test_python_clients import confluent_consumer
 FLUSHED = ("-X", "log.flush.interval.messages=1", "-X", "num.partitions=3")
 
 
+Stored = dict[
+    tuple[int | None, int | None], bytes | None
+]  # value by (partition, offset), typed as confluent_kafka does
+
+
 class Load:
     """A producer that never stops, and what it was promised: value by (partition, offset)."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        from confluent_kafka import Producer
-
-        self.acknowledged: dict[tuple[int, int], bytes] = {}
+        self.acknowledged: Stored = {}
         self._topic = topic
         self._sent = 0
         self._producer = Producer(
@@ -44,18 +48,16 @@ class Load:
     def finish(self) -> None:
         assert self._producer.flush(60) == 0
 
-    def _delivered(self, error: object, message: object) -> None:
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
         assert error is None, error
-        self.acknowledged[message.partition(), message.offset()] = message.value()  # type: ignore[attr-defined]  # confluent_kafka.Message
+        self.acknowledged[message.partition(), message.offset()] = message.value()
 
 
-def read_all(bootstrap: str, topic: str, partitions: range) -> dict[tuple[int, int], bytes]:
-    from confluent_kafka import TopicPartition
-
+def read_all(bootstrap: str, topic: str, partitions: range) -> Stored:
     consumer = confluent_consumer(bootstrap)
     ends = {index: consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=10)[1] for index in partitions}
     consumer.assign([TopicPartition(topic, index, 0) for index in partitions if ends[index]])
-    stored: dict[tuple[int, int], bytes] = {}
+    stored: Stored = {}
     while len(stored) < sum(ends.values()):
         polled = consumer.consume(1000, timeout=10)
         assert polled, f"{len(stored)} of {sum(ends.values())} records came"

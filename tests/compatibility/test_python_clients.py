@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
+import aiokafka
+import kafka
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.compatibility.processes import TidelogProcess
 
@@ -66,8 +71,6 @@ def test_what_one_client_wrote_the_others_read(tidelog: TidelogProcess, topic: s
 
 @pytest.mark.slow
 def test_offsets_by_timestamp_and_watermarks_as_librdkafka_asks_for_them(tidelog: TidelogProcess, topic: str) -> None:
-    from confluent_kafka import TopicPartition
-
     confluent_produce(tidelog.bootstrap, topic, "none", messages())
     consumer = confluent_consumer(tidelog.bootstrap)
     try:
@@ -80,8 +83,6 @@ def test_offsets_by_timestamp_and_watermarks_as_librdkafka_asks_for_them(tidelog
 
 @pytest.mark.slow
 def test_admin_clients_create_describe_and_delete_topics(tidelog: TidelogProcess, topic: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
     admin = AdminClient({"bootstrap.servers": tidelog.bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=3, replication_factor=1, config={"retention.ms": "1000000"})])[
         topic
@@ -92,8 +93,6 @@ def test_admin_clients_create_describe_and_delete_topics(tidelog: TidelogProcess
 
 
 def confluent_produce(bootstrap: str, topic: str, codec: str, sent: list[Message]) -> None:
-    from confluent_kafka import Producer
-
     failures: list[object] = []
     producer = Producer(
         {"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True, "linger.ms": 50}
@@ -112,15 +111,11 @@ def confluent_produce(bootstrap: str, topic: str, codec: str, sent: list[Message
     assert failures == []
 
 
-def confluent_consumer(bootstrap: str) -> object:
-    from confluent_kafka import Consumer
-
+def confluent_consumer(bootstrap: str) -> Consumer:
     return Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
 
 
 def confluent_consume(bootstrap: str, topic: str, count: int) -> list[Message]:
-    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
-
     consumer = confluent_consumer(bootstrap)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     received: list[Message] = []
@@ -129,16 +124,14 @@ def confluent_consume(bootstrap: str, topic: str, count: int) -> list[Message]:
         assert polled, f"{len(received)} of {count} records came"
         for message in polled:
             assert message.error() is None
-            headers = tuple((name, value) for name, value in message.headers() or [])
+            headers = cast("tuple[tuple[str, bytes], ...]", tuple(message.headers() or ()))
             received.append(Message(message.key(), message.value(), headers, message.timestamp()[1]))
     consumer.close()
     return received
 
 
 def kafka_python_produce(bootstrap: str, topic: str, codec: str, sent: list[Message]) -> None:
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(
+    producer = kafka.KafkaProducer(
         bootstrap_servers=bootstrap,
         compression_type=None if codec == "none" else codec,
         enable_idempotence=True,
@@ -161,10 +154,8 @@ def kafka_python_produce(bootstrap: str, topic: str, codec: str, sent: list[Mess
 
 
 def kafka_python_consume(bootstrap: str, topic: str, count: int) -> list[Message]:
-    from kafka import KafkaConsumer, TopicPartition
-
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, consumer_timeout_ms=10_000)
-    consumer.assign([TopicPartition(topic, 0)])
+    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, consumer_timeout_ms=10_000)
+    consumer.assign([kafka.TopicPartition(topic, 0)])
     consumer.seek_to_beginning()
     received: list[Message] = []
     for message in consumer:
@@ -176,9 +167,7 @@ def kafka_python_consume(bootstrap: str, topic: str, count: int) -> list[Message
 
 
 async def aiokafka_produce(bootstrap: str, topic: str, codec: str, sent: list[Message]) -> None:
-    from aiokafka import AIOKafkaProducer
-
-    producer = AIOKafkaProducer(
+    producer = aiokafka.AIOKafkaProducer(
         bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec, enable_idempotence=True
     )
     await producer.start()
@@ -198,11 +187,9 @@ async def aiokafka_produce(bootstrap: str, topic: str, codec: str, sent: list[Me
 
 
 async def aiokafka_consume(bootstrap: str, topic: str, count: int) -> list[Message]:
-    from aiokafka import AIOKafkaConsumer, TopicPartition
-
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
+    consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
     await consumer.start()
-    consumer.assign([TopicPartition(topic, 0)])
+    consumer.assign([aiokafka.TopicPartition(topic, 0)])
     await consumer.seek_to_beginning()
     received: list[Message] = []
     async with asyncio.timeout(20):

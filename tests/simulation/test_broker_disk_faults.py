@@ -11,6 +11,7 @@ from tidelog.client import DeliveryTimeout, ProduceFailed, Producer, ProducerCon
 from tidelog.model import ErrorCode
 from tidelog.runtime import Runtime
 from tidelog.simulation.cluster import SimulatedCluster
+from tidelog.simulation.loop import SimulationFailed
 
 kills = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -86,11 +87,16 @@ def test_d14_a_directory_that_turns_read_only_does_not_stop_the_others() -> None
         assert try_to_write(cluster, b"y", topic="u") == 0
 
 
-def test_d14_a_broker_whose_last_directory_failed_stops_and_says_why() -> None:
-    with pytest.raises(Exception, match="the main of the node raised") as stopped, SimulatedCluster(5) as cluster:
+def write_to_a_disk_that_only_reads() -> None:
+    with SimulatedCluster(5) as cluster:
         create_topic(cluster)
         cluster.brokers[1].node.disk.faults.make_read_only("/data")
         try_to_write(cluster, b"x")
+
+
+def test_d14_a_broker_whose_last_directory_failed_stops_and_says_why() -> None:
+    with pytest.raises(SimulationFailed, match="the main of the node raised") as stopped:
+        write_to_a_disk_that_only_reads()
     assert "every log directory has failed" in str(stopped.value.__cause__)
 
 
