@@ -139,35 +139,44 @@ class Story:
         randomness = SimulatedRandomness(f"story/{seed}")
         self.open()
         for _ in range(step_count):
-            producer_id = 7 + randomness.below(2)
-            keys = [b"key %d" % randomness.below(4) for _ in range(1 + randomness.below(3))]
-            match randomness.below(14):
-                case 0 | 1 | 2:
-                    self.fill(1 + randomness.below(4))
-                case 3 | 4 if not self._has_open_transaction(producer_id):
-                    self.append_idempotent(producer_id, *keys)
-                case 3 | 4 | 5:
-                    self.append_transactional(producer_id, *keys)
-                case 6:
-                    self.append_marker(producer_id, MarkerType(randomness.below(2)))
-                case 7 | 8:
-                    self.flush()
-                case 9:
-                    self.checkpoint()
-                case 10:
-                    self.flush()
-                    self.maybe_compact()
-                case 11:
-                    self.maybe_truncate(1 + randomness.below(8))
-                case 12 if len(self.log.segments) > 3 and self.durable_end >= self.log.segments[2].base_offset:
-                    self.delete_oldest()
-                case 13 if randomness.below(3) == 0:
-                    self.close_and_open()
-                case 13 if randomness.below(6) == 0:
-                    self.restart_elsewhere()
-                    self.new_epoch()
-                case _:
-                    self.new_epoch()
+            if randomness.below(2):
+                self._write_something(randomness)
+            else:
+                self._do_something(randomness)
+
+    def _write_something(self, randomness: SimulatedRandomness) -> None:
+        producer_id = 7 + randomness.below(2)
+        keys = [b"key %d" % randomness.below(4) for _ in range(1 + randomness.below(3))]
+        match randomness.below(7):
+            case 0 | 1 | 2:
+                self.fill(1 + randomness.below(4))
+            case 3:
+                self.append_marker(producer_id, MarkerType(randomness.below(2)))
+            case 4 | 5 if not self._has_open_transaction(producer_id):
+                self.append_idempotent(producer_id, *keys)
+            case _:
+                self.append_transactional(producer_id, *keys)
+
+    def _do_something(self, randomness: SimulatedRandomness) -> None:
+        match randomness.below(14):
+            case 0 | 1 | 2 | 3:
+                self.flush()
+            case 4 | 5:
+                self.checkpoint()
+            case 6 | 7:
+                self.flush()
+                self.maybe_compact()
+            case 8 | 9:
+                self.maybe_truncate(1 + randomness.below(8))
+            case 10 | 11:
+                self.maybe_delete_oldest()
+            case 12:
+                self.close_and_open()
+            case 13 if randomness.below(3) == 0:
+                self.restart_elsewhere()
+                self.new_epoch()
+            case _:
+                self.new_epoch()
 
     # The steps.
 
@@ -260,6 +269,10 @@ class Story:
         self.world.log_start = start
         assert self.log.delete_old_segments(NOW, self.durable_end) > 0
         self.remove_retired()
+
+    def maybe_delete_oldest(self) -> None:
+        if len(self.log.segments) > 3 and self.durable_end >= self.log.segments[2].base_offset:
+            self.delete_oldest()
 
     def restart_elsewhere(self) -> None:
         offset = self.log.log_end_offset + 100

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tidelog.model import NO_OFFSET, NO_TIMESTAMP, Offset, ProducerId, TimestampType
+from tidelog.model import NO_TIMESTAMP, Offset, ProducerId, TimestampType
 from tidelog.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
@@ -52,7 +52,7 @@ def clean(disk: Disk, plan: CompactionPlan) -> CleanResult:
     aborted = _AbortedRanges(plan.aborted)
     keys = _map_keys(disk, plan, aborted)
     replaced = tuple(base for base in plan.segments if base < keys.end_offset)
-    judge = _Judge(plan, keys, aborted, _newest_markers(disk, plan, replaced))
+    judge = _Judge(plan, keys, aborted, _newest_of_producers(disk, plan, replaced, keys.end_offset))
     cleaned = []
     bytes_before = bytes_after = 0
     for group in _groups(disk, plan, replaced):
@@ -120,19 +120,34 @@ def _dirty_batches(disk: Disk, plan: CompactionPlan) -> Iterator[ScannedBatch]:
                 yield batch
 
 
-def _newest_markers(disk: Disk, plan: CompactionPlan, replaced: Sequence[Offset]) -> frozenset[Offset]:
-    """Offsets of the newest marker of every active producer: it tells the producer's epoch and the coordinator's."""
+class _Newest(NamedTuple):
+    """What must stay of active producers: in the stretch to be rewritten, the last batch of each and its last marker.
+
+    A later batch further on is no substitute: it may not be durable yet, and a crash or truncation would take the sequence with it.
+    """
+
+    batches: frozenset[Offset]
+    """Last offsets of data batches: they tell epoch and sequence."""
+    markers: frozenset[Offset]
+    """Offsets of markers: they tell the producer's epoch and the coordinator's."""
+
+
+def _newest_of_producers(disk: Disk, plan: CompactionPlan, replaced: Sequence[Offset], end_offset: Offset) -> _Newest:
     active = {producer.producer_id for producer in plan.producers}
-    newest: dict[ProducerId, Offset] = {}
+    batches: dict[ProducerId, BatchHeader] = {}
+    markers: dict[ProducerId, BatchHeader] = {}
     for base in replaced if active else ():
-        file = disk.open(_path(plan.directory, base, LOG))
-        try:
-            for _, header in scan_headers(file, 0, file.size()):
-                if header.is_control and header.producer_id in active:
-                    newest[header.producer_id] = header.base_offset
-        finally:
-            file.close()
-    return frozenset(newest.values())
+        for header in _headers(disk, plan.directory, base):
+            if header.producer_id in active and header.last_offset < end_offset:
+                (markers if header.is_control else batches)[header.producer_id] = header
+    for producer_id, marker in markers.items():
+        batch = batches.get(producer_id)
+        if batch is not None and batch.producer_epoch < marker.producer_epoch:
+            del batches[producer_id]  # A new epoch begins sequences anew.
+    return _Newest(
+        frozenset(batch.last_offset for batch in batches.values()),
+        frozenset(marker.base_offset for marker in markers.values()),
+    )
 
 
 def _groups(disk: Disk, plan: CompactionPlan, replaced: Sequence[Offset]) -> list[list[Offset]]:
@@ -222,20 +237,13 @@ class _Writer:
 class _Judge:
     """Decides about one batch after the other, in the order of the log."""
 
-    def __init__(
-        self, plan: CompactionPlan, keys: KeyOffsets, aborted: _AbortedRanges, newest_markers: frozenset[Offset]
-    ) -> None:
+    def __init__(self, plan: CompactionPlan, keys: KeyOffsets, aborted: _AbortedRanges, newest: _Newest) -> None:
         self.records_before = 0
         self.records_after = 0
         self._plan = plan
         self._keys = keys
         self._aborted = aborted
-        self._newest_markers = newest_markers
-        self._last_offsets = {
-            producer.producer_id: producer.last_offset
-            for producer in plan.producers
-            if producer.last_offset != NO_OFFSET
-        }
+        self._newest = newest
         # Producers with a transaction of which a batch was kept: the marker that follows must be kept too.
         self._kept_transactions: set[ProducerId] = set()
 
@@ -262,7 +270,7 @@ class _Judge:
         if header.record_count == 0:
             return None
         aborted = self._aborted.by_marker.get(header.base_offset)
-        if header.producer_id in self._kept_transactions or header.base_offset in self._newest_markers:
+        if header.producer_id in self._kept_transactions or header.base_offset in self._newest.markers:
             return _Kept(header, batch.data, aborted)
         if not header.has_delete_horizon:
             header, data = self._with_horizon(header, *_decode(batch))
@@ -273,7 +281,7 @@ class _Judge:
 
     def _judge_data(self, batch: ScannedBatch) -> _Kept | None:
         header = batch.header
-        is_last_of_producer = self._last_offsets.get(header.producer_id) == header.last_offset
+        is_last_of_producer = header.last_offset in self._newest.batches
         payload, found = _decode(batch)
         kept = [] if self._aborted.holds(header) else [span for span in found if self._is_kept(header, span)]
         if not kept:
@@ -346,6 +354,16 @@ def _batches(disk: Disk, directory: str, base_offset: Offset) -> Iterator[Scanne
             if not crc_holds(batch.data, 0, batch.header):
                 raise CorruptBatch(f"the checksum of the batch at {batch.position} of {file.path} does not hold")
             yield batch
+    finally:
+        file.close()
+
+
+def _headers(disk: Disk, directory: str, base_offset: Offset) -> Iterator[BatchHeader]:
+    """Every batch header of a segment, without reading the records."""
+    file = disk.open(_path(directory, base_offset, LOG))
+    try:
+        for _, header in scan_headers(file, 0, file.size()):
+            yield header
     finally:
         file.close()
 
