@@ -74,7 +74,7 @@ def test_no_space_left_is_disk_full(disk: RealDisk, tmp_path: Path) -> None:
 
 def test_a_disk_pickles_without_its_open_files_and_threads(disk: RealDisk, tmp_path: Path) -> None:
     disk.open(f"{tmp_path}/f", create=True).close()
-    disk.thread(str(tmp_path)).submit(os.getpid).result()
+    disk.threads(str(tmp_path)).submit(os.getpid).result()
     copied: RealDisk = pickle.loads(pickle.dumps(disk))  # noqa: S301
     assert copied.listdir(str(tmp_path)) == ["f"]
     copied.close()

@@ -62,7 +62,7 @@ async def serve_echo(runtime: Runtime) -> None:
     logger.info("file found", extra=fields(size=file.size(), names={"b", "a", "c"}, id=runtime.randomness.uuid()))
     while True:
         file.pwrite(file.size(), [runtime.randomness.bytes(100)])
-        await asyncio.get_running_loop().run_in_executor(runtime.disk.thread("/data"), file.fsync)
+        await asyncio.get_running_loop().run_in_executor(runtime.disk.threads("/data"), file.fsync)
         await passed(0.05)
 
 

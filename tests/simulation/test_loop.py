@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from tidelog.simulation import SimulatedDisk, SimulatedLoop, SimulatedRandomness, SimulationFailed
+from tidelog.simulation.disk_executor import SimulatedExecutor
 from tidelog.simulation.loop import Deadlock, Forbidden, Livelock, Process
 
 
@@ -203,15 +204,15 @@ def test_a_callback_that_raises_fails_the_run_at_once(loop: SimulatedLoop) -> No
     assert loop.time() == 1
 
 
-def test_executor_work_takes_time_and_keeps_its_order(loop: SimulatedLoop) -> None:
-    disk = SimulatedDisk()
+def test_work_of_one_worker_takes_time_and_keeps_its_order(loop: SimulatedLoop) -> None:
+    worker = SimulatedExecutor(lambda: 5.0)
     done: list[tuple[int, float]] = []
 
     def note(number: int) -> None:
         done.append((number, loop.time()))
 
     async def run() -> None:
-        await asyncio.gather(*(loop.run_in_executor(disk.thread("/data"), note, number) for number in range(10)))
+        await asyncio.gather(*(loop.run_in_executor(worker, note, number) for number in range(10)))
 
     loop.run(run())
     assert [number for number, _ in done] == list(range(10))
@@ -224,7 +225,7 @@ def test_a_stalled_directory_delays_its_own_thread_only(loop: SimulatedLoop) -> 
     disk = SimulatedDisk()
 
     async def finished(log_dir: str) -> float:
-        await loop.run_in_executor(disk.thread(log_dir), disk.listdir, "/")
+        await loop.run_in_executor(disk.threads(log_dir), disk.listdir, "/")
         return loop.time()
 
     async def run() -> tuple[float, float]:

@@ -90,7 +90,7 @@ class Housekeeping:
     async def _in_thread(self, directory: LogDirectory, work: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self.runtime.disk.thread(directory.path), work)
+            await loop.run_in_executor(self.runtime.disk.threads(directory.path), work)
         except StorageFailure as failure:
             self.replicas.on_directory_failed(directory, failure)
 

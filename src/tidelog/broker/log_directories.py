@@ -38,7 +38,7 @@ async def open_directories(config: BrokerConfig, runtime: Runtime, cluster_id: s
 
     async def opened(path: str) -> LogDirectory | StorageFailure:
         try:
-            thread = runtime.disk.thread(path)
+            thread = runtime.disk.threads(path)
             return await loop.run_in_executor(thread, _open, config, runtime, path, cluster_id)
         except StorageFailure as failure:
             logger.error("log directory failed", extra=fields(directory=path, reason=failure))

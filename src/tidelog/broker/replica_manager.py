@@ -82,7 +82,7 @@ class ReplicaManager:
 
     def _flusher(self, directory: LogDirectory) -> DirectoryFlusher:
         return DirectoryFlusher(
-            self._runtime.disk.thread(directory.path),
+            self._runtime.disk.threads(directory.path),
             on_flushed=self._perform_for,
             on_failed=partial(self.on_directory_failed, directory),
         )
@@ -98,7 +98,7 @@ class ReplicaManager:
                 logger.error("no clean shutdown", extra=fields(directory=directory.path, reason=failure))
 
     async def _close_cleanly(self, directory: LogDirectory) -> None:
-        loop, threads = asyncio.get_running_loop(), self._runtime.disk.thread(directory.path)
+        loop, threads = asyncio.get_running_loop(), self._runtime.disk.threads(directory.path)
         flushes = await loop.run_in_executor(threads, directory.start_closing)
         await perform_all(threads, flushes.values())
         await loop.run_in_executor(threads, directory.finish_closing, flushes, self.high_watermarks(directory))

@@ -1,4 +1,4 @@
-"""Files and directories. Synchronous: what may block long (fsync, unlink of large files) goes through `thread` of the log directory.
+"""Files and directories. Synchronous: what may block long (fsync, unlink of large files) goes through the `threads` of the log directory.
 
 Nothing written is durable before `File.fsync`; no name (created, renamed, unlinked) is durable before `Disk.fsync_dir` of its directory.
 The simulated twin forgets exactly what this contract allows it to forget.
@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+THREADS_PER_DIRECTORY: Final = 8
+"""Flushes of several files that run side by side share the commits of the file system's journal."""
 
 
 class StorageFailure(Exception):
@@ -143,7 +147,7 @@ class Disk(Protocol):
         """Take the exclusive lock on a (created) lock file, or None if another process holds it."""
         ...
 
-    def thread(self, log_dir: str) -> Executor:
+    def threads(self, log_dir: str) -> Executor:
         """The few threads of a log directory, used through `loop.run_in_executor` only; they keep no order among themselves."""
         ...
 

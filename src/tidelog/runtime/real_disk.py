@@ -14,7 +14,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from tidelog.runtime.disk import Buffer, DiskFull, File, FileMissing, StorageFailure
+from tidelog.runtime.disk import THREADS_PER_DIRECTORY, Buffer, DiskFull, File, FileMissing, StorageFailure
 from tidelog.runtime.real_child import ChildProcess
 
 _FILE_MODE: Final = 0o600
@@ -123,10 +123,6 @@ class RealLock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-
-
-_THREADS_PER_DIRECTORY: Final = 8
-"""Flushes of several files that run side by side share the commits of the file system's journal."""
 
 
 class RealDisk:
@@ -280,12 +276,12 @@ class RealDisk:
                 raise
             return RealLock(fd)
 
-    def thread(self, log_dir: str) -> Executor:
+    def threads(self, log_dir: str) -> Executor:
         """The threads of a log directory."""
         log_dir = os.path.normpath(log_dir)
         if log_dir not in self._threads:
             self._threads[log_dir] = ThreadPoolExecutor(
-                _THREADS_PER_DIRECTORY, thread_name_prefix=f"disk:{os.path.basename(log_dir)}"
+                THREADS_PER_DIRECTORY, thread_name_prefix=f"disk:{os.path.basename(log_dir)}"
             )
         return self._threads[log_dir]
 

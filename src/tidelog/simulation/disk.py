@@ -12,7 +12,7 @@ from typing import Final
 
 from tidelog.model import invariant
 from tidelog.runtime.clock import Clock
-from tidelog.runtime.disk import DiskFull, FileMissing, StorageFailure
+from tidelog.runtime.disk import THREADS_PER_DIRECTORY, DiskFull, FileMissing, StorageFailure
 from tidelog.simulation.clock import SimulatedClock
 from tidelog.simulation.disk_executor import SimulatedChild, SimulatedExecutor
 from tidelog.simulation.disk_faults import DiskFaults, OperationHook
@@ -221,8 +221,8 @@ class SimulatedDisk:
         self._state.locks[path] = lock = SimulatedLock(self._state, path)
         return lock
 
-    def thread(self, log_dir: str) -> Executor:
-        """The one thread of a log directory."""
+    def threads(self, log_dir: str) -> Executor:
+        """The threads of a log directory."""
         return self._thread(log_dir)
 
     def child(self) -> Executor:
@@ -290,7 +290,9 @@ class SimulatedDisk:
     def _thread(self, log_dir: str) -> SimulatedExecutor:
         log_dir = posixpath.normpath(log_dir)
         if log_dir not in self._threads:
-            self._threads[log_dir] = SimulatedExecutor(lambda: self._randomness.between(*self.thread_latency_ms))
+            self._threads[log_dir] = SimulatedExecutor(
+                lambda: self._randomness.between(*self.thread_latency_ms), workers=THREADS_PER_DIRECTORY
+            )
         return self._threads[log_dir]
 
     def _change_name(self, operation: str, path: str, change: NameChange) -> None:

@@ -1,4 +1,4 @@
-"""The thread of a log directory and the child process, as delays: work runs inline on the loop after a seeded wait, one after the other."""
+"""The threads of a log directory and the child process, as delays: work runs inline on the loop after a seeded wait."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ R = TypeVar("R")
 
 
 class SimulatedExecutor(Executor):
-    """One worker. The simulated loop asks it when a piece of work will be finished; without a loop, `submit` runs it at once."""
+    """A few workers. The simulated loop asks when a piece of work will be finished; without a loop, `submit` runs it at once."""
 
-    def __init__(self, latency_ms: Callable[[], float]) -> None:
+    def __init__(self, latency_ms: Callable[[], float], *, workers: int = 1) -> None:
         self._latency_ms = latency_ms
-        self._busy_until_ms = 0.0
+        self._busy_until_ms = [0.0] * workers
 
     def finish_ms(self, now_ms: float) -> float:
-        """When work handed over now will be finished, behind everything handed over before."""
-        self._busy_until_ms = max(self._busy_until_ms, now_ms) + self._latency_ms()
-        return self._busy_until_ms
+        """When work handed over now will be finished, by the worker that is free first."""
+        worker = self._busy_until_ms.index(min(self._busy_until_ms))
+        self._busy_until_ms[worker] = max(self._busy_until_ms[worker], now_ms) + self._latency_ms()
+        return self._busy_until_ms[worker]
 
     def stall_until(self, until_ms: float) -> None:
         """Work handed over from now on is not begun before `until_ms`."""
-        self._busy_until_ms = max(self._busy_until_ms, until_ms)
+        self._busy_until_ms = [max(busy_ms, until_ms) for busy_ms in self._busy_until_ms]
 
     def submit(self, fn: Callable[A, R], /, *args: A.args, **kwargs: A.kwargs) -> Future[R]:
         """Run it now."""
