@@ -131,7 +131,7 @@ class LogDirectory:
 
         The clean-shutdown marker is removed before anything is loaded: a crash while loading counts as unclean (KAFKA-10471).
         """
-        _make_durably(disk, path)
+        disk.mkdir(path)
         lock = disk.lock(f"{path}/{LOCK}")
         if lock is None:
             raise WrongDirectory(f"another process has locked {path}")
@@ -306,20 +306,10 @@ class LogDirectory:
             return {}
 
 
-def _make_durably(disk: Disk, path: str) -> None:
-    """Make a directory whose name, and the names of the parents made with it, survive a power cut."""
-    if disk.is_dir(path):
-        return
-    parent, separator, _ = path.rstrip("/").rpartition("/")
-    parent = parent or separator or "."
-    if parent not in ("/", "."):
-        _make_durably(disk, parent)
-    disk.mkdir(path)
-    disk.fsync_dir(parent)
-
-
 def _make_durable(disk: Disk, path: str) -> None:
-    """Flush the names that lead to a directory just made; one above that we may not read was there before us."""
+    """Flush the names that lead to a directory on its first use, also those that a killed process made; one above that we may not read
+    was there before us.
+    """
     while path not in ("", "/"):
         path = path.rpartition("/")[0] or ("/" if path.startswith("/") else "")
         try:
