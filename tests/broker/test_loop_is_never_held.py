@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from pathlib import Path
 
@@ -46,8 +47,11 @@ async def _story(data: Path) -> None:
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(broker.run(on_ready=lambda addresses: ready.set_result(addresses["PLAINTEXT"])))
         address = await ready
+        gc.collect()
+        gc.freeze()  # As `tidelog up` does; a test process has much more to collect than a broker.
         with no_slow_callbacks():
             await _in_another_process(address)
+        gc.unfreeze()
         broker.stop()
         await running
     runtime.disk.close()

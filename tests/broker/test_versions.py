@@ -16,6 +16,7 @@ from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
 from tidelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -151,6 +152,16 @@ def check_init_producer_id(conversation: Conversation, version: int, _topic: str
     assert first.producer_id != second.producer_id
 
 
+def check_find_coordinator(conversation: Conversation, version: int, topic: str) -> None:
+    if version < 4:
+        answer = conversation.ask(FindCoordinatorRequest(key=topic), version)
+        assert answer.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return
+    answer = conversation.ask(FindCoordinatorRequest(coordinator_keys=(topic, "other")), version)
+    assert [row.key for row in answer.coordinators] == [topic, "other"]
+    assert {row.error_code for row in answer.coordinators} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
 CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.PRODUCE: check_produce,
     ApiKey.FETCH: check_fetch,
@@ -160,4 +171,5 @@ CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.CREATE_TOPICS: check_create_topics,
     ApiKey.DELETE_TOPICS: check_delete_topics,
     ApiKey.INIT_PRODUCER_ID: check_init_producer_id,
+    ApiKey.FIND_COORDINATOR: check_find_coordinator,
 }

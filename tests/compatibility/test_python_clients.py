@@ -13,7 +13,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.broker.conversation import Conversation
+from tests.broker.test_fetch_behaviour import fetch
 from tests.compatibility.processes import TidelogProcess
+from tidelog.records import headers
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 BASE_TIMESTAMP_MS: Final = 1_700_000_000_000
@@ -46,12 +49,14 @@ def messages() -> list[Message]:
 def test_confluent_kafka_reads_what_it_wrote(tidelog: TidelogProcess, topic: str, codec: str) -> None:
     confluent_produce(tidelog.bootstrap, topic, codec, messages())
     assert confluent_consume(tidelog.bootstrap, topic, len(messages())) == messages()
+    assert stored_codecs(tidelog.bootstrap, topic) == {codec}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 def test_kafka_python_reads_what_it_wrote(tidelog: TidelogProcess, topic: str, codec: str) -> None:
     kafka_python_produce(tidelog.bootstrap, topic, codec, messages())
+    assert stored_codecs(tidelog.bootstrap, topic) == {codec}
     assert kafka_python_consume(tidelog.bootstrap, topic, len(messages())) == messages()
 
 
@@ -59,6 +64,7 @@ def test_kafka_python_reads_what_it_wrote(tidelog: TidelogProcess, topic: str, c
 @pytest.mark.parametrize("codec", CODECS)
 def test_aiokafka_reads_what_it_wrote(tidelog: TidelogProcess, topic: str, codec: str) -> None:
     asyncio.run(aiokafka_produce(tidelog.bootstrap, topic, codec, messages()))
+    assert stored_codecs(tidelog.bootstrap, topic) == {codec}
     assert asyncio.run(aiokafka_consume(tidelog.bootstrap, topic, len(messages()))) == messages()
 
 
@@ -90,6 +96,13 @@ def test_admin_clients_create_describe_and_delete_topics(tidelog: TidelogProcess
     assert sorted(admin.list_topics(topic, timeout=10).topics[topic].partitions) == [0, 1, 2]
     admin.delete_topics([topic], operation_timeout=10)[topic].result(timeout=10)
     assert topic not in admin.list_topics(timeout=10).topics
+
+
+def stored_codecs(bootstrap: str, topic: str) -> set[str]:
+    """How the batches of the topic are really compressed, whatever the client was told to do."""
+    with Conversation(bootstrap) as conversation:
+        (answered,) = conversation.ask(fetch(topic, 0), 12).responses
+        return {header.codec.name.lower() for _, header in headers(answered.partitions[0].records or b"")}
 
 
 def confluent_produce(bootstrap: str, topic: str, codec: str, sent: list[Message]) -> None:

@@ -43,7 +43,17 @@ def test_produce_is_advertised_from_zero_so_that_librdkafka_believes_in_compress
 
 def test_advertised_versions_are_those_of_the_table() -> None:
     ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in advertised_versions()}
-    assert ranges == {0: (0, 13), 1: (4, 18), 2: (1, 11), 3: (0, 13), 18: (0, 4), 19: (2, 7), 20: (1, 6), 22: (0, 5)}
+    assert ranges == {
+        0: (0, 13),
+        1: (4, 18),
+        2: (1, 11),
+        3: (0, 13),
+        10: (0, 6),
+        18: (0, 4),
+        19: (2, 7),
+        20: (1, 6),
+        22: (0, 5),
+    }
 
 
 def test_a_request_knows_its_api() -> None:

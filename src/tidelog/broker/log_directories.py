@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from tidelog.broker.flusher import perform_all
 from tidelog.config import BrokerConfig, LogConfig
 from tidelog.model import BrokerId
 from tidelog.runtime import Runtime, StorageFailure
@@ -51,7 +52,17 @@ async def open_directories(config: BrokerConfig, runtime: Runtime, cluster_id: s
     failures = [result for result in results if isinstance(result, StorageFailure)]
     if not directories:
         raise failures[0]
+    await _flush_recovered(runtime, directories)
     return directories
+
+
+async def _flush_recovered(runtime: Runtime, directories: list[LogDirectory]) -> None:
+    """Make durable what a crash left in the page cache, before anybody reads it: a record that was seen must not vanish."""
+    for directory in directories:
+        found = [(log, flush) for log in directory.logs.values() if (flush := log.start_flush()) is not None]
+        await perform_all(runtime.disk.threads(directory.path), [flush for _, flush in found])
+        for log, flush in found:
+            log.on_flushed(flush)
 
 
 def _open(config: BrokerConfig, runtime: Runtime, path: str, cluster_id: str) -> LogDirectory:

@@ -12,6 +12,7 @@ from tidelog.broker.handlers import (
     create_topics,
     delete_topics,
     fetch,
+    find_coordinator,
     init_producer_id,
     list_offsets,
     metadata,
@@ -32,7 +33,15 @@ def handler_table(*modules: ModuleType) -> Mapping[ApiKey, ModuleType]:
 
 
 HANDLERS = handler_table(
-    api_versions, create_topics, delete_topics, fetch, init_producer_id, list_offsets, metadata, produce
+    api_versions,
+    create_topics,
+    delete_topics,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
 )
 
 
