@@ -1,6 +1,6 @@
 """What must happen from time to time: checkpoints, retention, timed flushes, forgotten producers, removal of retired files.
 
-Each chore has its own interval and its own task; what may block (writing checkpoints, unlinking) goes to the thread of its directory.
+Each chore has its own interval and its own task; what may block (writing checkpoints, unlinking) goes to the threads of its directory.
 A chore that meets a failed disk takes that directory offline and goes on with the others.
 """
 

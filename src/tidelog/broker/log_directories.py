@@ -30,7 +30,7 @@ def known_broker_id(config: BrokerConfig, runtime: Runtime) -> BrokerId | None:
 
 
 async def open_directories(config: BrokerConfig, runtime: Runtime, cluster_id: str) -> list[LogDirectory]:
-    """The directories that work, each recovered in its own thread, side by side.
+    """The directories that work, each recovered in a thread, side by side.
 
     A directory whose disk fails is left out as long as another works. Raises StorageFailure when none does, WrongDirectory for one that
     belongs to somebody else.

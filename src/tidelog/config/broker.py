@@ -39,8 +39,8 @@ COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "pr
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "num.network.threads": "one event loop serves a broker; more cores are used by more brokers",
     "num.io.threads": "one event loop serves a broker; more cores are used by more brokers",
-    "background.threads": "each log directory has one thread",
-    "num.recovery.threads.per.data.dir": "each log directory recovers in its one thread",
+    "background.threads": "each log directory has a few threads of its own",
+    "num.recovery.threads.per.data.dir": "each log directory recovers in one thread, side by side with the others",
     "process.roles": "every broker can become controller",
     "controller.quorum.voters": "coordination lives in the registry",
     "controller.quorum.bootstrap.servers": "coordination lives in the registry",
