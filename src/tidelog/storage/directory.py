@@ -6,8 +6,8 @@ A directory fails as a whole: the first StorageFailure of any of its logs takes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from tidelog.config import LogConfig
@@ -39,6 +39,7 @@ from tidelog.storage.names import (
     STRAY_DIRECTORY,
     parse_partition_directory,
 )
+from tidelog.storage.truncation_point import read_truncation_point, write_truncation_point
 from tidelog.storage.values import DirectoryHealth, Opening, Retired
 
 _NAME_BYTES_MAX: Final = 255
@@ -56,13 +57,23 @@ class FoundPartition:
     topic_id: TopicId | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class _Promise(NamedTuple):
+    """What the checkpoint files say of a log."""
+
+    recovery_point: Offset
+    log_start_offset: Offset
+
+
+@dataclass(slots=True, kw_only=True)
 class CheckpointWriting:
     """Checkpoint files to be replaced in the directory's thread. No space leaves the old ones, which are only older."""
 
     disk: Disk
     health: DirectoryHealth
     documents: Mapping[str, bytes]
+    outdated: Mapping[TopicPartition, _Promise] = field(default_factory=dict)
+    """What earlier files say of logs that are gone, and these no longer."""
+    is_performed: bool = False
 
     def perform(self) -> None:
         """Do it; a failure takes the directory offline."""
@@ -70,6 +81,7 @@ class CheckpointWriting:
             for path, content in self.documents.items():
                 self.health.check(path)
                 self.disk.replace(path, content)
+            self.is_performed = True
         except DiskFull:
             return
         except StorageFailure as failure:
@@ -124,6 +136,9 @@ class LogDirectory:
         self._recovery_points: dict[TopicPartition, Offset] = {}
         self._log_starts: dict[TopicPartition, Offset] = {}
         self._retired: list[Retired] = []
+        # What the checkpoint files may still say of logs that are gone; a namesake must not be taken by their word.
+        self._outdated: dict[TopicPartition, _Promise] = {}
+        self._last_writing: CheckpointWriting | None = None
 
     @classmethod
     def open(cls, disk: Disk, path: str, *, broker_id: BrokerId, cluster_id: str) -> LogDirectory:
@@ -170,6 +185,7 @@ class LogDirectory:
         """Open a log that was found, or begin one. Raises InconsistentTopicId, StorageFailure."""
         self.health.check(self.path)
         invariant(topic_partition not in self.logs, "a log is opened once")
+        directory = f"{self.path}/{topic_partition}"
         opening = Opening(
             recovery_point=self._recovery_points.get(topic_partition, 0),
             log_start_offset=self._log_starts.get(topic_partition, 0),
@@ -177,11 +193,31 @@ class LogDirectory:
             topic_id=topic_id,
             health=self.health,
         )
-        log = PartitionLog.open(
-            self._disk, f"{self.path}/{topic_partition}", topic_partition, config, now_ms=now_ms, opening=opening
-        )
+        outdated = self._outdated.get(topic_partition)
+        if outdated is not None:
+            self._renounce(directory)
+            opening = replace(opening, **outdated._asdict(), is_clean=False)
+        if not opening.is_clean:
+            self._lower_high_watermark(topic_partition, read_truncation_point(self._disk, directory))
+        log = PartitionLog.open(self._disk, directory, topic_partition, config, now_ms=now_ms, opening=opening)
         self.logs[topic_partition] = log
         return log
+
+    def _renounce(self, directory: str) -> None:
+        """Before a log takes the name of another: what the checkpoint files say of that one is not said of this one."""
+        try:
+            self._disk.mkdir(directory)
+            write_truncation_point(self._disk, directory, 0)
+        except DiskFull:
+            raise
+        except StorageFailure as failure:
+            self.health.fail(failure)
+            raise
+
+    def _lower_high_watermark(self, topic_partition: TopicPartition, truncated_to: Offset | None) -> None:
+        """A watermark from before a truncation says nothing of what was written after it."""
+        if truncated_to is not None and topic_partition in self.high_watermarks:
+            self.high_watermarks[topic_partition] = min(self.high_watermarks[topic_partition], truncated_to)
 
     def delete_log(self, topic_partition: TopicPartition, *, unique: UUID) -> None:
         """Take a log out of service: its directory gets a name of its own at once, and is removed with the next `take_removal`."""
@@ -194,7 +230,12 @@ class LogDirectory:
     def _rename_away(self, topic_partition: TopicPartition, ending: str) -> str:
         log = self.logs.pop(topic_partition)
         log.abandon()
-        for offsets in (self._recovery_points, self._log_starts, self.high_watermarks, self.cleaner_offsets):
+        known = self._outdated.get(topic_partition, _Promise(0, 0))
+        self._outdated[topic_partition] = _Promise(
+            max(known.recovery_point, self._recovery_points.pop(topic_partition, 0)),
+            max(known.log_start_offset, self._log_starts.pop(topic_partition, 0)),
+        )
+        for offsets in (self.high_watermarks, self.cleaner_offsets):
             offsets.pop(topic_partition, None)
         target = f"{self.path}/{str(topic_partition)[: _NAME_BYTES_MAX - len(ending)]}{ending}"
         try:
@@ -226,11 +267,22 @@ class LogDirectory:
             HIGH_WATERMARK_CHECKPOINT: self.high_watermarks,
             CLEANER_CHECKPOINT: self.cleaner_offsets,
         }
-        return CheckpointWriting(
+        self._forget_outdated()
+        self._last_writing = CheckpointWriting(
             disk=self._disk,
             health=self.health,
             documents={f"{self.path}/{name}": encode_offsets(offsets) for name, offsets in documents.items()},
+            outdated=dict(self._outdated),
         )
+        return self._last_writing
+
+    def _forget_outdated(self) -> None:
+        """What the files no longer say since the last writing needs no more care."""
+        if self._last_writing is None or not self._last_writing.is_performed:
+            return
+        for topic_partition, promise in self._last_writing.outdated.items():
+            if self._outdated.get(topic_partition) is promise:
+                del self._outdated[topic_partition]
 
     def close_cleanly(self, high_watermarks: Mapping[TopicPartition, Offset], *, broker_epoch: int = -1) -> None:
         """Close everything, one after the other; `start_closing` and `finish_closing` let the flushes in between run side by side."""

@@ -147,6 +147,13 @@ class Durability:
             self.settled_end_offset = max(self.settled_end_offset, self.flushed_end_offset)
             self.is_wanted = True
 
+    def reconfigure(self, flush_messages: int | None, log_end_offset: Offset) -> None:
+        """New settings hold for all that is not flushed, also for what a crash has left before they were known."""
+        if flush_messages != self.flush_messages:
+            self.flush_messages = flush_messages
+            self.settled_end_offset = self.flushed_end_offset
+        self.settle(log_end_offset)
+
     def let_go(self, segments: Iterable[Segment]) -> None:
         """Close segments' files, as soon as no flush holds them."""
         self._to_close.extend(segments)

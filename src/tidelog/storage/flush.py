@@ -40,8 +40,7 @@ class Flush:
         No space for the small files is no failure: the flush is not performed, and the log will want another.
         """
         try:
-            if not self.is_cancelled:
-                self._perform()
+            self._perform()
         except StorageFailure as failure:
             if self.is_cancelled:
                 return
@@ -50,12 +49,16 @@ class Flush:
 
     def _perform(self) -> None:
         for file in self.files:
+            if self.is_cancelled:
+                return
             self.health.check(file.path)
             file.fsync()
         for directory in self.directories:
             self.disk.fsync_dir(directory)
         try:
             for path, content in self.documents:
+                if self.is_cancelled:
+                    return  # Another log may have the name by now.
                 self.disk.replace(path, content)
         except DiskFull:
             return

@@ -11,7 +11,17 @@ from contextlib import contextmanager
 from typing import Final
 
 from tidelog.config import LogConfig
-from tidelog.model import NO_TIMESTAMP, ApiError, ErrorCode, LeaderEpoch, Offset, TimestampMs, TopicPartition, invariant
+from tidelog.model import (
+    NO_TIMESTAMP,
+    ApiError,
+    ErrorCode,
+    LeaderEpoch,
+    Offset,
+    TimestampMs,
+    TopicId,
+    TopicPartition,
+    invariant,
+)
 from tidelog.records.batch import (
     APPEND_TIME_BIT,
     LENGTH_OVERHEAD,
@@ -66,6 +76,10 @@ class PartitionLog:
         self._roll_after_ms = roll_after_ms(config, topic_partition)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
+        self.cut_count = 0
+        """How often records were cut away: a different number means that what was read before need not be the log's any more."""
+        # Where the log ends if it is as a clean shutdown left it, with its indexes and its snapshot.
+        self._untouched_end_offset = loaded.log_end_offset if loaded.is_as_closed else None
         self._durability = durability = Durability(
             disk, directory, opening.health, flush_messages=config.flush_messages
         )
@@ -174,9 +188,7 @@ class PartitionLog:
         self._write((batch,))
         if leader_epoch != self._epochs.latest:
             self._note_epoch(leader_epoch, base_offset)
-        if header.producer_id >= 0:
-            self._note(header, marker)
-        self._segments.active.note(base_offset, last_offset, header.max_timestamp, size)
+        self._note(header, marker)
         self.log_end_offset = last_offset + 1
         self._durability.advance(last_offset + 1, now_ms)
         append_time = header.max_timestamp if header.attributes & APPEND_TIME_BIT else NO_TIMESTAMP
@@ -192,7 +204,7 @@ class PartitionLog:
             return Appended(self.log_end_offset, self.log_end_offset - 1)
         first = batches[0][1]
         if first.base_offset < self.log_end_offset:
-            self._restart_inside(first)
+            self._restart_inside(first, now_ms)
         view = memoryview(data)
         pending: list[tuple[int, BatchHeader]] = []
         for position, header in batches:
@@ -243,11 +255,17 @@ class PartitionLog:
             return high_watermark
         return max(unstable, self.log_start_offset)  # Retention may have taken the transaction's first records.
 
-    def aborted_transactions(self, start_offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
-        """What a reader of [start, end) has to skip."""
+    def aborted_transactions(
+        self, start_offset: Offset, end_offset: Offset, *, read_bytes: int | None = None
+    ) -> list[AbortedTransaction]:
+        """What a reader of [start, end) has to skip; if it got only `read_bytes`, the list ends not far behind them."""
         aborted: list[AbortedTransaction] = []
         with self._reading():
-            for segment in self._segments.from_offset(start_offset):
+            segments = self._segments.from_offset(start_offset)
+            if read_bytes is not None and any(len(segment.transaction_index.entries) for segment in segments):
+                read_end = self._segments.offset_after_read(start_offset, read_bytes)
+                end_offset = end_offset if read_end is None else min(end_offset, read_end)
+            for segment in segments:
                 index = segment.transaction_index
                 if len(index.entries):
                     self._segments.warm(segment)
@@ -324,10 +342,13 @@ class PartitionLog:
             log_end_offset=self.log_end_offset,
             high_watermark=high_watermark,
         )
+        if count == len(self._segments.all):
+            try:
+                self._roll(self.log_end_offset, now_ms)
+            except DiskFull:
+                count -= 1  # The space for a new active segment comes from those that can go now.
         if count == 0:
             return 0
-        if count == len(self._segments.all):
-            self._roll(self.log_end_offset, now_ms)
         self.advance_log_start(max(self.log_start_offset, self._segments.bases[count]))
         with self._changing():
             gone = self._segments.retire_first(count, now_ms)
@@ -356,20 +377,27 @@ class PartitionLog:
         if offset < self._segments.bases[0]:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
+        self.cut_count += 1
         with self._changing():
             self._lower_promise(offset)
             end_offset = self._segments.cut(offset, now_ms)
+            if end_offset < offset:
+                self._lower_promise(
+                    end_offset
+                )  # A batch around the offset went whole; what comes next begins before it.
         if end_offset < self.log_start_offset:
             self.truncate_fully_and_start_at(max(offset, self.log_start_offset), now_ms=now_ms)
             return True
         self.log_end_offset = end_offset
         self._durability.lower(end_offset, self._segments.all)
         self._durability.are_epochs_unflushed |= self._epochs.truncate_from_end(end_offset)
-        self._rebuild_producers(now_ms)
+        with self._changing():
+            self._rebuild_producers(now_ms)
         return True
 
     def truncate_fully_and_start_at(self, offset: Offset, *, now_ms: TimestampMs = 0) -> None:
         """Drop everything and go on, empty, at `offset`; epochs and producers go with the records."""
+        self.cut_count += 1
         with self._changing():
             self._lower_promise(offset)
             self._segments.restart(offset, now_ms)
@@ -388,13 +416,21 @@ class PartitionLog:
             self._segments.replace(cleaned=cleaned, replaced=replaced, now_ms=now_ms)
             self._snapshots.discard([base for base in replaced if base not in cleaned])
 
+    def keep_topic_id(self, topic_id: TopicId) -> None:
+        """Tie the log to its topic, where a crash right after its creation has left no id."""
+        with self._changing():
+            metadata = keep_topic_id(self._disk, self.directory, topic_id)
+        self.topic_id = topic_id
+        if metadata is not None:
+            self._durability.small_files.append(metadata)
+            self._durability.are_names_unflushed = True
+
     def reconfigure(self, config: LogConfig) -> None:
         """New settings, from now on."""
         self.config = self._segments.config = config
         self._segments.active.index_interval_bytes = config.index_interval_bytes
         self._roll_after_ms = roll_after_ms(config, self.topic_partition)
-        self._durability.flush_messages = config.flush_messages
-        self._durability.settle(self.log_end_offset)
+        self._durability.reconfigure(config.flush_messages, self.log_end_offset)
 
     def expire_producers(self, now_ms: TimestampMs) -> int:
         """Forget producers that have been silent for producer.id.expiration.ms; how many went."""
@@ -418,7 +454,7 @@ class PartitionLog:
         """
         active = self._segments.active
         with self._changing():
-            if active.size > 0 and self.log_end_offset not in self._snapshots.offsets:
+            if active.size > 0 and self.log_end_offset != self._untouched_end_offset:
                 active.seal()
                 self._durability.small_files.append(self._snapshots.write(self.log_end_offset, self._producers))
                 self._durability.sealed.append(active)
@@ -489,18 +525,25 @@ class PartitionLog:
             raise
 
     def _note(self, header: BatchHeader, marker: Marker | None) -> None:
-        """The batch is written: now its producer's state may change."""
-        finished = self._producers.apply(header, marker)
-        if finished is not None and finished.is_aborted:
-            self._segments.active.transaction_index.append_finished(
-                finished, self._producers.stable_offset_after(finished)
-            )
+        """The batch is written: now it counts for its producer and in the indexes."""
+        active = self._segments.active
+        try:
+            if header.producer_id >= 0:
+                finished = self._producers.apply(header, marker)
+                if finished is not None and finished.is_aborted:
+                    stable_offset = self._producers.stable_offset_after(finished)
+                    active.transaction_index.append_finished(finished, stable_offset)
+            last_offset = header.base_offset + header.last_offset_delta
+            active.note(header.base_offset, last_offset, header.max_timestamp, header.length + LENGTH_OVERHEAD)
+        except StorageFailure as failure:
+            self._health.fail(failure)
+            raise
 
     def _note_epoch(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         if self._epochs.assign(leader_epoch, start_offset):
             self._durability.are_epochs_unflushed = self._durability.is_wanted = True
 
-    def _restart_inside(self, first: BatchHeader) -> None:
+    def _restart_inside(self, first: BatchHeader, now_ms: TimestampMs) -> None:
         """The leader's log start may fall inside a batch: an empty follower then begins with the whole of it."""
         is_empty = self.log_end_offset == self.log_start_offset
         if not is_empty or first.last_offset < self.log_end_offset:
@@ -508,7 +551,7 @@ class PartitionLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {first.base_offset} does not continue a log that ends at {self.log_end_offset}",
             )
-        self.truncate_fully_and_start_at(first.base_offset)
+        self.truncate_fully_and_start_at(first.base_offset, now_ms=now_ms)
 
     def _write_replicated(self, view: memoryview, batches: list[tuple[int, BatchHeader]], now_ms: TimestampMs) -> None:
         if not batches:
@@ -518,9 +561,7 @@ class PartitionLog:
         for position, header in batches:
             if header.leader_epoch != self._epochs.latest:
                 self._note_epoch(header.leader_epoch, header.base_offset)
-            if header.producer_id >= 0:
-                self._note(header, marker_of(header, view[position : position + header.size]))
-            self._segments.active.note(header.base_offset, header.last_offset, header.max_timestamp, header.size)
+            self._note(header, marker_of(header, view[position : position + header.size]))
         self.log_end_offset = batches[-1][1].next_offset
         self._durability.advance(self.log_end_offset, now_ms)
 
@@ -531,7 +572,9 @@ class PartitionLog:
         self._truncation_point.lower(offset, recovery_point=self.recovery_point, log_start_offset=self.log_start_offset)
 
     def _rebuild_producers(self, now_ms: TimestampMs) -> None:
+        self._untouched_end_offset = None
         self._snapshots.discard_after(self.log_end_offset)
+        self._durability.are_names_unflushed = True  # A snapshot that came back would speak of records that are gone.
         self._producers = producers_at(
             self.log_end_offset,
             self._segments.all,

@@ -59,6 +59,16 @@ class OffsetIndex:
         last = self.entries.last()
         return 0 if last is None else last.position
 
+    def last_distance(self) -> int:
+        """How many bytes lie between the two newest entries: more than the interval they were made with."""
+        count = len(self.entries)
+        return 0 if count == 0 else self.last_position() - (self.entries.entry(count - 2).position if count > 1 else 0)
+
+    def offset_after(self, position: int) -> Offset | None:
+        """An offset not below any batch that begins before `position`, and not far above; None if the index ends before that."""
+        count = self.entries.count_up_to(_position, position - 1)
+        return self.base_offset + self.entries.entry(count).relative_offset if count < len(self.entries) else None
+
     def truncate_to(self, offset: Offset) -> None:
         """Forget entries for `offset` and later."""
         self.entries.keep(self.entries.count_up_to(_relative_offset, offset - self.base_offset - 1))
@@ -66,6 +76,10 @@ class OffsetIndex:
 
 _LAYOUT: Final = struct.Struct(">ii")
 _ZERO: Final = OffsetEntry(0, 0)
+
+
+def _position(entry: OffsetEntry) -> int:
+    return entry.position
 
 
 def _relative_offset(entry: OffsetEntry) -> int:

@@ -8,6 +8,7 @@ be interrupted and begun again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 from tidelog.config import LogConfig
@@ -42,6 +43,8 @@ class LoadedLog:
     recovery_point: Offset
     unflushed_sealed: list[Segment] = field(default_factory=list)
     """Sealed segments that were rebuilt and must be made durable before the recovery point passes them."""
+    is_as_closed: bool = False
+    """Whether a clean shutdown has left everything a closed log needs, so that closing it again writes nothing."""
     are_epochs_changed: bool = False
     are_names_changed: bool = False
 
@@ -61,7 +64,18 @@ def load_log(disk: Disk, directory: str, config: LogConfig, opening: Opening, no
         recovery_point=max(opening.recovery_point, floors.recovery_point),
         log_start_offset=max(opening.log_start_offset, floors.log_start_offset),
     )
+    _remove_segments_before(disk, directory, floors.log_start_offset)
     return _Loader(disk, directory, config, opening, now_ms).load()
+
+
+def _remove_segments_before(disk: Disk, directory: str, floor: Offset) -> None:
+    """Finish a deletion by retention that a crash took back in part: what came back has holes, and says old things of producers."""
+    parsed = [(found, name) for name in disk.listdir(directory) if (found := parse_file_name(name)) is not None]
+    bases = sorted({base for (base, kind, state), _ in parsed if kind == LOG and not state})
+    doomed = {base for base, following in pairwise(bases) if following <= floor}
+    for (base, _, state), name in parsed:
+        if base in doomed and not state:
+            disk.unlink(f"{directory}/{name}")
 
 
 class _Loader:
@@ -207,7 +221,9 @@ class _Loader:
                     break
                 segments[number - 1].seal()
                 self._unflushed.append(segments[number - 1])
-                self._snapshots.write(segment.base_offset, self._producers).close()
+                snapshot = self._snapshots.write(segment.base_offset, self._producers)
+                snapshot.fsync()
+                snapshot.close()
             end = segment.size
             next_offset = self._recover(segment, max(next_offset, segment.base_offset), self._end_of(number))
             if segment.size < end:
@@ -254,6 +270,8 @@ class _Loader:
         A log rolls exactly at its end, so a gap means loss; except in what compaction has rewritten, which is always below the recovery
         point. A log that Kafka compacted does not say how far, so without a recovery point it gets the benefit of the doubt.
         """
+        if following.base_offset - next_offset > RELATIVE_OFFSET_MAX:
+            return False  # No segment that could have been lost spans as much; a follower found its leader's log so.
         if self._config.is_compacted and self._opening.recovery_point == 0:
             return read_floors(self._disk, self._directory) is not None and following.base_offset != next_offset
         return following.base_offset != next_offset
@@ -302,6 +320,7 @@ class _Loader:
             log_end_offset=log_end_offset,
             recovery_point=recovery_point,
             unflushed_sealed=[segment for segment in self._unflushed if segment is not self._segments[-1]],
+            is_as_closed=self._opening.is_clean and log_end_offset in self._snapshots.offsets,
             are_epochs_changed=list(self._epochs.entries) != stored_epochs,
             # A process that was killed may have left names that only the page cache knows.
             are_names_changed=self._are_names_changed or not self._opening.is_clean,

@@ -102,9 +102,11 @@ class Segment:
     def _is_end_indexed(self) -> bool:
         """Whether what follows the last index entries is as short, and as old, as it would be had no entry been lost."""
         unindexed = 0
+        # The interval may have been another when the entries were made; then they lie farther apart.
+        unindexed_max = max(self.index_interval_bytes, self.offset_index.last_distance())
         try:
             for _, header in scan_headers(self._file, self.offset_index.last_position(), self.size):
-                if unindexed > self.index_interval_bytes or header.max_timestamp > self.largest_timestamp_ms:
+                if unindexed > unindexed_max or header.max_timestamp > self.largest_timestamp_ms:
                     return False
                 unindexed += header.size
         except CorruptBatch:

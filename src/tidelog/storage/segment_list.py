@@ -8,7 +8,7 @@ from typing import Final
 
 from tidelog.config import LogConfig
 from tidelog.model import Offset, TimestampMs, invariant
-from tidelog.runtime import Disk
+from tidelog.runtime import Disk, DiskFull
 from tidelog.storage.durability import Durability
 from tidelog.storage.floors import Floors, raise_floors
 from tidelog.storage.segment import Segment
@@ -46,6 +46,16 @@ class SegmentList:
             return [self.active]
         return self.all[max(bisect_right(self.bases, offset) - 1, 0) :]
 
+    def offset_after_read(self, offset: Offset, size: int) -> Offset | None:
+        """An offset not below what a read of `size` bytes from `offset` gave; None if that may reach to the end. Raises CorruptBatch."""
+        for segment in self.from_offset(offset):
+            position = segment.locate(offset)
+            if position is not None:
+                found = segment.offset_index.offset_after(position + size)
+                following = bisect_right(self.bases, segment.base_offset)
+                return self.bases[following] if found is None and following < len(self.bases) else found
+        return None
+
     def ends_before(self, segment: Segment, offset: Offset) -> bool:
         """Whether a segment is sealed and all it holds is below `offset`."""
         number = bisect_right(self.bases, segment.base_offset)
@@ -71,14 +81,21 @@ class SegmentList:
     def retire_first(self, count: int, now_ms: TimestampMs) -> list[Segment]:
         """Take the oldest segments out of the log."""
         gone = self.all[:count]
+        is_one_by_one = False
         if count > 1 or self._durability.are_names_unflushed:
             # Of several renames a crash may keep any; the hole that leaves must not look like loss.
             start = self.bases[count]
             floors = Floors(min(start, self._durability.recovery_point), start)
-            raise_floors(self._disk, self._directory, floors)
+            try:
+                raise_floors(self._disk, self._directory, floors)
+            except DiskFull:
+                is_one_by_one = True  # Retention is what ends a full disk, so it needs no space itself.
+                self._disk.fsync_dir(self._directory)
         self._set(self.all[count:])
         for segment in gone:
             self._retire(segment, now_ms)
+            if is_one_by_one:
+                self._disk.fsync_dir(self._directory)
         return gone
 
     def cut(self, offset: Offset, now_ms: TimestampMs) -> Offset:

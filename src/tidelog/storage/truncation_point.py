@@ -35,7 +35,7 @@ class TruncationPoint:
         if offset >= recovery_point and offset >= log_start_offset:
             return
         lowest = min(offset, _read(self._disk, self._path, offset)) if self.is_set else offset
-        self._disk.replace(self._path, f"{lowest}\n".encode())
+        _write(self._disk, self._path, lowest)
         self._recovery_point = max(self._recovery_point, recovery_point)
         self._log_start = max(self._log_start, log_start_offset)
         self.is_set = True
@@ -54,6 +54,15 @@ def read_truncation_point(disk: Disk, directory: str) -> Offset | None:
     """The smallest offset a log was cut back to since its checkpoints were last true; None without one."""
     path = f"{directory}/{TRUNCATION_POINT}"
     return _read(disk, path, 0) if disk.exists(path) else None
+
+
+def write_truncation_point(disk: Disk, directory: str, offset: Offset) -> None:
+    """Say of a log that is not open that nothing from `offset` on is promised."""
+    _write(disk, f"{directory}/{TRUNCATION_POINT}", offset)
+
+
+def _write(disk: Disk, path: str, offset: Offset) -> None:
+    disk.replace(path, f"{offset}\n".encode())
 
 
 def _read(disk: Disk, path: str, fallback: Offset) -> Offset:
