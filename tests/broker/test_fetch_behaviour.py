@@ -24,6 +24,7 @@ def fetch(
     max_wait_ms: int = 0,
     max_bytes: int = 1 << 20,
     partition_max_bytes: int = 1 << 20,
+    min_bytes: int = 1,
     leader_epoch: int = -1,
     forgotten: tuple[int, ...] = (),
 ) -> FetchRequest:
@@ -39,7 +40,7 @@ def fetch(
     )
     return FetchRequest(
         max_wait_ms=max_wait_ms,
-        min_bytes=1,
+        min_bytes=min_bytes,
         max_bytes=max_bytes,
         session_id=session[0],
         session_epoch=session[1],
@@ -94,6 +95,27 @@ def test_a_parked_fetch_wakes_when_a_record_arrives(tidelog: TidelogProcess) -> 
         answer = reader.hear(header)
         assert isinstance(answer, FetchResponse)
         assert only(answer).records
+
+
+def test_nobody_waits_for_more_than_one_answer_can_carry(tidelog: TidelogProcess) -> None:
+    with Conversation(tidelog.bootstrap) as conversation:
+        for _ in range(2):
+            conversation.ask(produced(conversation, 9, "greedy", value=bytes(900_000)), 9)
+        greedy = fetch(
+            "greedy", 0, max_wait_ms=60_000, max_bytes=50_000_000, partition_max_bytes=50_000_000, min_bytes=5_000_000
+        )
+        assert len(only(conversation.ask(greedy, VERSION)).records or b"") >= 1_000_000
+
+
+def test_a_fetch_waits_until_enough_has_come(tidelog: TidelogProcess) -> None:
+    with Conversation(tidelog.bootstrap) as reader, Conversation(tidelog.bootstrap) as writer:
+        topic_id_of(writer, "patient")
+        header = reader.send(fetch("patient", 0, max_wait_ms=15_000, min_bytes=1_000), VERSION)
+        for _ in range(20):
+            writer.ask(produced(writer, 9, "patient", value=bytes(20)), 9)
+        answer = reader.hear(header)
+        assert isinstance(answer, FetchResponse)
+        assert 1_000 <= len(only(answer).records or b"") < 1_200
 
 
 def test_the_first_batch_comes_whole_however_small_the_limits(tidelog: TidelogProcess) -> None:

@@ -41,10 +41,12 @@ def topic_id_of(conversation: Conversation, topic: str) -> UUID:
     return answer.topic_id
 
 
-def produced(conversation: Conversation, version: int, topic: str, *, acks: int = -1) -> ProduceRequest:
+def produced(
+    conversation: Conversation, version: int, topic: str, *, acks: int = -1, value: bytes = b"v"
+) -> ProduceRequest:
     topic_id = topic_id_of(conversation, topic)
     builder = RecordBatchBuilder()
-    builder.append(timestamp_ms=1_700_000_000_000, key=b"k", value=b"v")
+    builder.append(timestamp_ms=1_700_000_000_000, key=b"k", value=value)
     return ProduceRequest(
         acks=acks,
         timeout_ms=10_000,

@@ -33,8 +33,9 @@ from tidelog.partition.events import (
     PartitionEvent,
 )
 from tidelog.partition.rules import TopicRules
-from tidelog.records import validate_produced
+from tidelog.records import CorruptBatch, validate_produced
 from tidelog.storage import AbortedTransaction, Appended, Flush, PartitionLog
+from tidelog.storage.span import bytes_between
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +187,16 @@ class Partition:
             log_start_offset=self.log.log_start_offset,
             aborted_transactions=aborted,
         )
+
+    def available_bytes(self, offset: Offset, isolation: IsolationLevel) -> int:
+        """How much a reader at `offset` would get if nothing limited it; 0 where it would get an error."""
+        end_offset = self.bound(isolation)
+        if not self.log.log_start_offset <= offset < end_offset:
+            return 0
+        try:
+            return bytes_between(self.log.segments, offset, end_offset)
+        except CorruptBatch:
+            return 0
 
     def bound(self, isolation: IsolationLevel) -> Offset:
         """Exclusive end of what a reader of this isolation level may see."""

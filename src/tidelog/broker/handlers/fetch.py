@@ -27,6 +27,7 @@ from tidelog.broker.fetch_sessions import (
 from tidelog.broker.handlers.isolation import isolation_level
 from tidelog.broker.node import Node
 from tidelog.model import NO_OFFSET, ApiError, ErrorCode, TopicPartition
+from tidelog.partition import Partition
 from tidelog.server import RequestContext
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages import fetch as messages
@@ -88,6 +89,9 @@ class _Fetch:
         self._isolation = isolation_level(request.isolation_level)
         self._uses_topic_ids = context.version >= 13
         self._deadline_ms = node.runtime.clock.monotonic_ms() + min(request.max_wait_ms, _WAIT_MS_MAX)
+        # Nobody is made to wait for more than one answer can carry.
+        self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes, _RESPONSE_BYTES_MAX)
+        self._min_bytes = min(request.min_bytes, self._max_bytes, _PARTITION_BYTES_MAX)
         self._is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         self._session: FetchSession | None = None
         self._partitions = self._wanted()
@@ -128,7 +132,7 @@ class _Fetch:
 
     def read(self) -> list[_Served]:
         """Read every partition under the limits, in order."""
-        budget = min(self._request.max_bytes, self._node.config.fetch_max_bytes, _RESPONSE_BYTES_MAX)
+        budget = self._max_bytes
         has_data = False
         served = []
         for partition in self._partitions:
@@ -141,9 +145,7 @@ class _Fetch:
     def _read_one(self, partition: FetchPartition, budget: int, *, at_least_one: bool) -> _Served:
         index = partition.key.index
         try:
-            name = self._node.metadata.topic_name(partition.key.topic, partition.key.topic_id)
-            replica = self._node.replicas.partition(TopicPartition(name, index))
-            read = replica.read(
+            read = self._replica(partition).read(
                 partition.fetch_offset,
                 max_bytes=max(0, min(partition.max_bytes, budget, _PARTITION_BYTES_MAX)),
                 isolation=self._isolation,
@@ -180,16 +182,34 @@ class _Fetch:
             if item.has_error:
                 return True
             byte_count += item.byte_count
-        return byte_count >= self._request.min_bytes
+        return byte_count >= self._min_bytes
 
     async def wait(self, served: list[_Served]) -> FetchResponse:
         """Park until the answer is worth sending."""
         keys = [self._topic_partition(item.partition) for item in served]
         while not self.is_enough(served):
             left_ms = self._deadline_ms - self._node.runtime.clock.monotonic_ms()
-            await self._node.replicas.fetch_waiters.changed(keys, timeout_s=max(left_ms, 0) / 1000)
-            served = self.read()
+            is_woken = await self._node.replicas.fetch_waiters.changed(keys, timeout_s=max(left_ms, 0) / 1000)
+            if not is_woken or self._is_worth_reading():
+                served = self.read()
         return self.answer(served)
+
+    def _is_worth_reading(self) -> bool:
+        """Whether enough is there, or an error is. Counted, not read: else many small appends would have the same bytes read again and again."""
+        available = 0
+        for partition in self._partitions:
+            try:
+                replica = self._replica(partition)
+                replica.check_leader_epoch(partition.current_leader_epoch)
+            except ApiError:
+                return True
+            available += min(replica.available_bytes(partition.fetch_offset, self._isolation), partition.max_bytes)
+            if available >= self._min_bytes:
+                return True
+        return False
+
+    def _replica(self, partition: FetchPartition) -> Partition:
+        return self._node.replicas.partition(self._topic_partition(partition))
 
     def _topic_partition(self, partition: FetchPartition) -> TopicPartition:
         key = partition.key
