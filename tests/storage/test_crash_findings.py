@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.storage.compacting import batch as keyed
 from tests.storage.compacting import bench_of
 from tests.storage.crash_story import CONFIG, NOW, PARTITION, PATH, Story, content_of
-from tests.storage.support import SMALL, append, flush, new_disk, open_log, produced, values
+from tests.storage.support import DIRECTORY, SMALL, append, flush, new_disk, open_log, produced, values
 from tidelog.simulation.disk import SimulatedDisk
 from tidelog.simulation.disk_image import Loss
 from tidelog.storage.directory import LogDirectory
@@ -112,3 +112,26 @@ def test_damaged_floors_promise_nothing() -> None:
         assert read_floors(disk, "/data") == Floors()
         disk.flip_bit(path, position=position, bit=1)
     assert read_floors(disk, "/data") == Floors(1234, 56)
+
+
+def test_segment_that_retention_deleted_and_a_crash_brought_back_says_nothing_of_producers() -> None:
+    disk = new_disk()
+    config = replace(SMALL, retention_bytes=0)
+    log = open_log(disk, config)
+    log.append_as_leader(produced("old", sequence=0), leader_epoch=0, now_ms=0)
+    for number in range(4):
+        append(log, f"value {number}")
+    log.append_as_leader(produced("newer", sequence=1), leader_epoch=0, now_ms=0)
+    for number in range(12):
+        append(log, f"value {number}")
+    flush(log)
+    first = log.segments[0]
+    log.delete_old_segments(0, log.segments[-1].base_offset)
+    disk.crash(lose=Loss.NOTHING)
+    disk.rename(f"{first.path('.log')}.deleted", first.path(".log"))
+    for name in disk.listdir(DIRECTORY):
+        if name.endswith(".snapshot"):
+            disk.unlink(f"{DIRECTORY}/{name}")
+    log = open_log(disk, config)
+    # The producer goes on where it was; with the old sequence it would be out of order for ever.
+    assert not log.append_as_leader(produced("next", sequence=2), leader_epoch=0, now_ms=0).is_duplicate

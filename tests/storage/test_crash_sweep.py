@@ -16,7 +16,6 @@ from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.storage.directory import LogDirectory
 from tidelog.storage.log import PartitionLog
 from tidelog.storage.producer_snapshot import SnapshotEntry
-from tidelog.storage.producer_state import ProducerStates
 from tidelog.storage.transaction_index import AbortedTransaction
 
 Way = Loss | int
@@ -111,20 +110,21 @@ def check_epochs(log: PartitionLog, content: list[bytes]) -> None:
 def remembers_producers(log: PartitionLog, world: World) -> bool:
     """Sequences are those of the whole history; only producers whose records retention took may be forgotten."""
     history = [batch for batch in world.history if read_header(batch).base_offset < log.log_end_offset]
-    expected = producers_from(log.log_start_offset, replay(history))
-    found = producers_from(log.log_start_offset, log.producers)
+    expected = {entry.producer_id: entry for entry in replay(history).to_snapshot()}
+    found = {entry.producer_id: entry for entry in log.producers.to_snapshot()}
     needed = {key for key, entry in expected.items() if entry.last_offset >= log.log_start_offset}
-    return found.keys() >= needed and all(expected.get(key) == entry for key, entry in found.items())
+    return found.keys() >= needed and all(
+        key in expected and is_same_producer(expected[key], entry, log.log_start_offset) for key, entry in found.items()
+    )
 
 
-def producers_from(log_start: int, producers: ProducerStates) -> dict[int, SnapshotEntry]:
-    """All producers; of a transaction whose beginning retention took, what is left of it."""
-    return {
-        entry.producer_id: entry
-        if entry.transaction_first_offset < 0
-        else entry._replace(transaction_first_offset=max(entry.transaction_first_offset, log_start))
-        for entry in producers.to_snapshot()
-    }
+def is_same_producer(expected: SnapshotEntry, found: SnapshotEntry, log_start: int) -> bool:
+    """Retention may have taken the beginning of its transaction, and the marker that told the coordinator's epoch."""
+    if 0 <= expected.transaction_first_offset < log_start <= found.transaction_first_offset:
+        expected = expected._replace(transaction_first_offset=found.transaction_first_offset)
+    if log_start and found.coordinator_epoch == -1:
+        expected = expected._replace(coordinator_epoch=-1)
+    return expected == found
 
 
 def decides_transactions(log: PartitionLog, content: list[bytes], world: World) -> bool:
@@ -132,10 +132,14 @@ def decides_transactions(log: PartitionLog, content: list[bytes], world: World) 
     history = [batch for batch in world.history if read_header(batch).base_offset < log.log_end_offset]
     ongoing = replay(history).first_ongoing_offset()
     aborted = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
-    stable = [log.log_end_offset if ongoing is None else max(ongoing, log.log_start_offset)]
+    stable = log.last_stable_offset(log.log_end_offset)
     if ongoing is not None and ongoing < log.log_start_offset:
-        stable.append(log.log_end_offset)  # A producer may be forgotten when retention has taken its records.
-    return log.last_stable_offset(log.log_end_offset) in stable and (
+        is_stable = (
+            log.log_start_offset <= stable
+        )  # Retention has taken the beginning of the transaction, or all of it.
+    else:
+        is_stable = stable == (log.log_end_offset if ongoing is None else ongoing)
+    return is_stable and (
         visible(content, aborted) == [batch for batch in content if not is_hidden(batch, told_aborted(history))]
     )
 
