@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.simulation.workload import FLUSHED, Writing, create_topic, properties, stored
+from tests.simulation.workload import FLUSHED, Writing, create_topic, keyed, properties, stored
 from tidelog.client import DeliveryTimeout, ProduceFailed, Producer, ProducerConfig
 from tidelog.model import ErrorCode
 from tidelog.runtime import Runtime
@@ -143,3 +143,35 @@ def test_writing_goes_on_while_segments_roll_and_old_ones_are_deleted() -> None:
         assert len(writing.acknowledged) > 100
         assert 1 <= sum(name.endswith(".log") for name in files) <= 5
         assert [name for name in files if name.endswith(".deleted")] == []
+
+
+def write_keys(cluster: SimulatedCluster, *, rounds: int, keys: int) -> None:
+    async def story(runtime: Runtime) -> None:
+        config = ProducerConfig.from_properties(properties(cluster))
+        async with Producer.connect(config, runtime) as producer:
+            for number in range(rounds):
+                for key in range(keys):
+                    await producer.send("t", b"%d" % number, key=b"%d" % key, partition=0)
+                await producer.flush()
+
+    cluster.tell(story)
+
+
+@kills
+@pytest.mark.parametrize("seed", range(4))
+def test_compaction_keeps_the_last_value_of_every_key_also_when_the_power_goes_in_between(seed: int) -> None:
+    settings = {"log.cleaner.backoff.ms": "100", **FLUSHED}
+    with SimulatedCluster(seed, settings=settings) as cluster:
+        topic = {"cleanup.policy": "compact", "segment.bytes": "1500", "min.cleanable.dirty.ratio": "0.01"}
+        create_topic(cluster, **{name.replace(".", "_"): value for name, value in topic.items()})
+        write_keys(cluster, rounds=40, keys=5)
+        broker = cluster.brokers[1]
+        cluster.world.run_for_ms(cluster.world.faults.below(400))
+        broker.power_cut()
+        broker.restart()
+        write_keys(cluster, rounds=1, keys=1)
+        cluster.world.run_for_ms(10_000)
+        found = keyed(cluster, end=201)
+        assert len(found) < 100
+        newest = {key: value for _, (key, value) in sorted(found.items())}
+        assert newest == {b"0": b"0", **{b"%d" % key: b"39" for key in range(1, 5)}}

@@ -14,15 +14,19 @@ FLUSHED = {"log.flush.interval.messages": "1"}
 T0 = TopicPartition("t", 0)
 
 
+def _named(settings: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "."): value for name, value in settings.items()}
+
+
 def properties(cluster: SimulatedCluster, **more: str) -> dict[str, str]:
-    return {"bootstrap.servers": cluster.bootstrap, **{name.replace("_", "."): value for name, value in more.items()}}
+    return {"bootstrap.servers": cluster.bootstrap, **_named(more)}
 
 
 def create_topic(cluster: SimulatedCluster, *, topic: str = "t", **configs: str) -> None:
     async def story(runtime: Runtime) -> None:
         async with Admin.connect(ClientConfig.from_properties(properties(cluster)), runtime) as admin:
             (result,) = await admin.create_topics(
-                [WantedTopic(name=topic, partition_count=1, replication_factor=1, configs=configs)]
+                [WantedTopic(name=topic, partition_count=1, replication_factor=1, configs=_named(configs))]
             )
             assert result.is_ok, result
 
@@ -69,6 +73,24 @@ def stored(cluster: SimulatedCluster, end: int) -> dict[int, bytes]:
             async with asyncio.timeout(600):
                 while len(found) < end:
                     found |= {record.offset: record.value or b"" for record in await consumer.poll(timeout_ms=1000)}
+            return found
+
+    return cluster.tell(story)
+
+
+def keyed(cluster: SimulatedCluster, *, end: int) -> dict[int, tuple[bytes | None, bytes | None]]:
+    """(key, value) by offset of everything that is left below `end`."""
+
+    async def story(runtime: Runtime) -> dict[int, tuple[bytes | None, bytes | None]]:
+        config = ConsumerConfig.from_properties(properties(cluster, auto_offset_reset="earliest"))
+        async with Consumer.connect(config, runtime) as consumer:
+            consumer.assign([T0])
+            found: dict[int, tuple[bytes | None, bytes | None]] = {}
+            async with asyncio.timeout(600):
+                while max(found, default=-1) < end - 1:
+                    found |= {
+                        record.offset: (record.key, record.value) for record in await consumer.poll(timeout_ms=1000)
+                    }
             return found
 
     return cluster.tell(story)

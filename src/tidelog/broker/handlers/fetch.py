@@ -195,7 +195,7 @@ class _Fetch:
         return self.answer(served)
 
     def _is_worth_reading(self) -> bool:
-        """Whether enough is there, or an error is. Counted, not read: else many small appends would have the same bytes read again and again."""
+        """Whether enough is there, or an error is. Counted, not read: many small appends must not have the same bytes read again."""
         available = 0
         for partition in self._partitions:
             try:
