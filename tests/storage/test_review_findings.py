@@ -256,10 +256,11 @@ def test_flush_of_a_deleted_log_leaves_its_namesake_alone() -> None:
 def test_failure_to_write_an_index_takes_the_directory_offline() -> None:
     disk = new_disk()
     log = open_log(disk, replace(CONFIG, index_interval_bytes=0))
+    for _ in range(256):  # The 256 entries that follow the first batch are one block.
+        append(log, "a")
     disk.faults.fail("*", path="*.index", times=None)
     with pytest.raises(StorageFailure):
-        for _ in range(300):
-            append(log, "a")
+        append(log, "a")
     assert log.is_offline
 
 

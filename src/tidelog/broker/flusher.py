@@ -7,13 +7,13 @@ disk's, not the producers', and each request waits for at most two of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 
 from tidelog.model import TopicPartition
 from tidelog.partition import Partition, PartitionEvent
-from tidelog.runtime import StorageFailure
+from tidelog.runtime import DiskFull, StorageFailure
 from tidelog.storage import Flush
 
 
@@ -32,6 +32,7 @@ class DirectoryFlusher:
         self._on_failed = on_failed
         self._wanted: dict[TopicPartition, Partition] = {}
         self._has_work = asyncio.Event()
+        self._turn = asyncio.Lock()  # A log's flushes follow each other.
 
     def want(self, partition: Partition) -> None:
         """Include the partition in the next fsync."""
@@ -51,7 +52,8 @@ class DirectoryFlusher:
                 yield
             finally:
                 await self._flush_wanted()
-                task.cancel()
+                async with self._turn:
+                    task.cancel()
 
     async def _run(self) -> None:
         while True:
@@ -59,18 +61,27 @@ class DirectoryFlusher:
             await self._flush_wanted()
 
     async def _flush_wanted(self) -> None:
-        self._has_work.clear()
-        wanted, self._wanted = self._wanted, {}
-        flushes = [(partition, flush) for partition in wanted.values() if (flush := partition.log.start_flush())]
-        if not flushes:
-            return
+        async with self._turn:
+            self._has_work.clear()
+            wanted, self._wanted = self._wanted, {}
+            try:
+                flushes = list(_started(wanted.values()))
+                await perform_all(self._threads, [flush for _, flush in flushes])
+            except StorageFailure as failure:
+                self._on_failed(failure)
+                return
+            for partition, flush in flushes:
+                self._on_flushed(partition, partition.on_flushed(flush))
+
+
+def _started(partitions: Iterable[Partition]) -> Iterator[tuple[Partition, Flush]]:
+    for partition in partitions:
         try:
-            await perform_all(self._threads, [flush for _, flush in flushes])
-        except StorageFailure as failure:
-            self._on_failed(failure)
-            return
-        for partition, flush in flushes:
-            self._on_flushed(partition, partition.on_flushed(flush))
+            flush = partition.log.start_flush()
+        except DiskFull:
+            continue  # The log still wants it, and will be asked again.
+        if flush is not None:
+            yield partition, flush
 
 
 async def perform_all(threads: Executor, flushes: Iterable[Flush]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.config import BrokerConfig
-from tidelog.runtime import Runtime, StorageFailure
+from tidelog.runtime import DiskFull, Runtime, StorageFailure
 from tidelog.runtime.logs import fields
 from tidelog.storage import LogDirectory
 
@@ -63,11 +63,15 @@ class Housekeeping:
                 self.replicas.want_flush(partition)
 
     async def apply_retention(self) -> None:
-        """Delete segments that are too old, too many, or below the log start."""
+        """Delete segments that are too old, too many, or below the log start; end those that have been active for too long."""
         now_ms = self.runtime.clock.wall_ms()
         for partition, directory in self.replicas.partitions():
             try:
                 count = partition.log.delete_old_segments(now_ms, partition.high_watermark)
+                partition.log.maybe_roll(now_ms)
+            except DiskFull as full:
+                logger.error("disk full", extra=fields(partition=partition.topic_partition, reason=full.reason))
+                continue
             except StorageFailure as failure:
                 self.replicas.on_directory_failed(directory, failure)
                 continue
@@ -88,11 +92,16 @@ class Housekeeping:
                 await self._in_thread(directory, removal.perform)
 
     async def _in_thread(self, directory: LogDirectory, work: Callable[[], None]) -> None:
+        """Have it done, and do not leave before it is: whoever closes the directory next must not meet it."""
         loop = asyncio.get_running_loop()
+        working = loop.run_in_executor(self.runtime.disk.threads(directory.path), work)
         try:
-            await loop.run_in_executor(self.runtime.disk.threads(directory.path), work)
+            await asyncio.shield(working)
         except StorageFailure as failure:
             self.replicas.on_directory_failed(directory, failure)
+        except asyncio.CancelledError:
+            await asyncio.wait((working,))
+            raise
 
 
 _REMOVAL_INTERVAL_MS = 5_000

@@ -1,29 +1,30 @@
 """Runs compaction: picks the dirtiest log, has a child process rewrite it, and swaps the result in on the loop.
 
-The child writes `.cleaned` files only. If the log changed in a way that makes them worthless meanwhile (it was deleted, or cut), they
-are forgotten; the next start removes them.
+The child writes `.cleaned` files only. If the log changed in a way that makes them worthless meanwhile (it was deleted, or cut), or if
+they found no space, they are removed again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.config import BrokerConfig
-from tidelog.model import TopicPartition
 from tidelog.partition import Partition
 from tidelog.records import CorruptBatch
-from tidelog.runtime import Runtime, StorageFailure
+from tidelog.runtime import DiskFull, FileMissing, Runtime, StorageFailure
 from tidelog.runtime.logs import fields
 from tidelog.storage import LogDirectory
 from tidelog.storage.compaction import CleanResult, clean
 from tidelog.storage.compaction_facts import can_replace, compaction_facts
 from tidelog.storage.compaction_plan import Assessment, CompactionPlan, assess, choose, plan_compaction
 from tidelog.storage.key_offsets import ENTRY_BYTES
+from tidelog.storage.swap import discard_cleaned
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class LogCleaner:
     config: BrokerConfig
     runtime: Runtime
     replicas: ReplicaManager
-    _uncleanable: set[TopicPartition] = field(default_factory=set)  # A damaged batch was met; compacting would hide it.
+    _uncleanable: list[Partition] = field(default_factory=list)  # A damaged batch was met; compacting would hide it.
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -62,15 +63,27 @@ class LogCleaner:
         partition, directory = next((p, d) for assessment, p, d in assessed if assessment is chosen)
         keys_max = max(1, self.config.log_cleaner_dedupe_buffer_bytes // ENTRY_BYTES)
         plan = plan_compaction(chosen, keys_max=keys_max, now_ms=self.runtime.clock.wall_ms())
+        cut_count = partition.log.cut_count
         result = await self._clean(partition, directory, plan)
-        if result is None:
-            return False
-        return self._swap(partition, directory, result)
+        if (
+            result is not None
+            and self._is_as_planned(partition, cut_count)
+            and can_replace(partition.log, result.replaced)
+        ):
+            return self._swap(partition, directory, result)
+        if self.replicas.is_hosting(partition):
+            await self._in_thread(directory, partial(discard_cleaned, self.runtime.disk, partition.log.directory))
+        return result is not None
+
+    def _is_as_planned(self, partition: Partition, cut_count: int) -> bool:
+        """Whether what the child has read are still the records of the log."""
+        return self.replicas.is_hosting(partition) and partition.log.cut_count == cut_count
 
     def _assessments(self) -> Iterator[tuple[Assessment, Partition, LogDirectory]]:
         now_ms = self.runtime.clock.wall_ms()
+        self._uncleanable = [partition for partition in self._uncleanable if self.replicas.is_hosting(partition)]
         for partition, directory in self.replicas.partitions():
-            if not partition.log.config.is_compacted or partition.topic_partition in self._uncleanable:
+            if not partition.log.config.is_compacted or partition in self._uncleanable:
                 continue
             facts = compaction_facts(partition.log, last_stable_offset=partition.last_stable_offset)
             checkpoint = directory.cleaner_offsets.get(partition.topic_partition)
@@ -79,24 +92,36 @@ class LogCleaner:
                 yield assessment, partition, directory
 
     async def _clean(self, partition: Partition, directory: LogDirectory, plan: CompactionPlan) -> CleanResult | None:
-        loop = asyncio.get_running_loop()
+        loop, cut_count = asyncio.get_running_loop(), partition.log.cut_count
         try:
             return await loop.run_in_executor(self.runtime.disk.child(), clean, self.runtime.disk, plan)
         except CorruptBatch as corrupt:
-            self._uncleanable.add(partition.topic_partition)
-            logger.error(
-                "compaction met a damaged batch", extra=fields(partition=partition.topic_partition, reason=corrupt)
-            )
+            if self._is_as_planned(partition, cut_count):
+                self._uncleanable.append(partition)
+                logger.error(
+                    "compaction met a damaged batch", extra=fields(partition=partition.topic_partition, reason=corrupt)
+                )
+        except (DiskFull, FileMissing) as failure:
+            # Space may return; and files go while the child reads when the topic is deleted, or its old segments are.
+            logger.warning("compaction given up", extra=fields(partition=partition.topic_partition, reason=failure))
         except StorageFailure as failure:
             self.replicas.on_directory_failed(directory, failure)
         return None
 
-    def _swap(self, partition: Partition, directory: LogDirectory, result: CleanResult) -> bool:
-        log = partition.log
-        if not self.replicas.is_hosting(partition) or not can_replace(log, result.replaced):
-            return True
+    async def _in_thread(self, directory: LogDirectory, work: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            log.replace_segments(cleaned=result.cleaned, replaced=result.replaced, now_ms=self.runtime.clock.wall_ms())
+            await loop.run_in_executor(self.runtime.disk.threads(directory.path), work)
+        except StorageFailure as failure:
+            self.replicas.on_directory_failed(directory, failure)
+
+    def _swap(self, partition: Partition, directory: LogDirectory, result: CleanResult) -> bool:
+        now_ms = self.runtime.clock.wall_ms()
+        try:
+            partition.log.replace_segments(cleaned=result.cleaned, replaced=result.replaced, now_ms=now_ms)
+        except DiskFull as full:
+            logger.warning("compaction given up", extra=fields(partition=partition.topic_partition, reason=full))
+            return False
         except StorageFailure as failure:
             self.replicas.on_directory_failed(directory, failure)
             return True

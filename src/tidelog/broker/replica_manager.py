@@ -95,6 +95,7 @@ class ReplicaManager:
             try:
                 await self._close_cleanly(directory)
             except StorageFailure as failure:
+                directory.release()
                 logger.error("no clean shutdown", extra=fields(directory=directory.path, reason=failure))
 
     async def _close_cleanly(self, directory: LogDirectory) -> None:
@@ -211,7 +212,9 @@ class ReplicaManager:
             log = directory.logs.get(topic_partition)
             if log is None:
                 continue
-            if log.topic_id is None or log.topic_id == topic_id:
+            if log.topic_id is None:
+                log.keep_topic_id(topic_id)
+            if log.topic_id == topic_id:
                 return directory, log
             # A topic of the same name was deleted and made anew while this broker was away (KIP-516).
             directory.delete_log(topic_partition, unique=self._runtime.randomness.uuid())

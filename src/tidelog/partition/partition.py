@@ -179,7 +179,7 @@ class Partition:
         records = self.log.read(offset, max_bytes=max_bytes, end_offset=bound, at_least_one=at_least_one)
         aborted = None
         if isolation is IsolationLevel.READ_COMMITTED:
-            aborted = tuple(self.log.aborted_transactions(offset, bound)) if records else ()
+            aborted = tuple(self.log.aborted_transactions(offset, bound, read_bytes=len(records))) if records else ()
         return PartitionRead(
             records=records,
             high_watermark=high_watermark,

@@ -91,7 +91,6 @@ class Durability:
 
     def start(self, active: Segment, log_end_offset: Offset, epochs: LeaderEpochCache) -> Flush | None:
         """Collect everything that is not durable, in the order of the log; None if there is nothing."""
-        self.is_wanted = False
         sealed = list(self.sealed)
         files = [file for segment in sealed for file in segment.files()] + self.small_files
         if self.flushed_end_offset < log_end_offset and active not in sealed:
@@ -102,6 +101,7 @@ class Durability:
         documents = []
         if self.are_epochs_unflushed:
             documents.append((f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}", encode_epochs(epochs.entries)))
+        self.is_wanted = False
         if not (files or directories or documents):
             return None
         flush = Flush(

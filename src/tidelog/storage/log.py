@@ -313,7 +313,7 @@ class PartitionLog:
     def on_flushed(self, flush: Flush) -> None:
         """Back on the loop after `flush.perform()`: the recovery point and what may be acknowledged move."""
         self._durability.on_flushed(flush, self.log_end_offset)
-        if self._truncation_point.is_set:
+        if self._truncation_point.is_set and not flush.is_cancelled:
             self._truncation_point.maybe_remove(
                 recovery_point=self.recovery_point, log_start_offset=self.log_start_offset
             )

@@ -60,6 +60,16 @@ def finish_swap(disk: Disk, directory: str, *, cleaned: Sequence[Offset]) -> Non
     )  # A manifest that came back would delete segments that took the names of the replaced ones.
 
 
+def discard_cleaned(disk: Disk, directory: str) -> None:
+    """Remove what a compaction wrote that is not to be swapped in. A log that is gone meanwhile is fine."""
+    try:
+        for name in disk.listdir(directory):
+            if name.endswith(CLEANED):
+                disk.unlink(f"{directory}/{name}")
+    except FileMissing:
+        return
+
+
 def resolve_interrupted_swaps(disk: Disk, directory: str) -> bool:
     """Make a directory hold segments and nothing half done; whether anything changed. Doing it twice is doing it once."""
     manifest = _read_manifest(disk, directory)
