@@ -39,7 +39,7 @@ test: $(STAMP) ## Run the tests that need nothing but the Python registry
 	@$(BIN)/pytest -m "not compat and not proof" -n $(WORKERS) $(ARGS)
 
 .PHONY: compat
-compat: $(STAMP) ## Run against other people's tools: Kafka's own (Maven), kcat (Debian)
+compat: $(STAMP) ## Run against other people's clients: Kafka's own (Maven), KafkaJS (npm), kcat (Debian)
 	@$(BIN)/python -m tests.compatibility.fetch
 	@$(BIN)/pytest -m compat $(ARGS)
 
@@ -60,7 +60,7 @@ bench: $(STAMP) ## Measure throughput and latency of a broker on this machine
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: docs
-docs: $(STAMP) ## Rewrite the generated pages (docs/protocol_support.md)
+docs: $(STAMP) ## Rewrite the generated pages (docs/configuration.md, docs/protocol_support.md)
 	@$(BIN)/python -m tests.tidy.generated
 
 .PHONY: lock

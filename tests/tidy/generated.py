@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.tidy.measure import ROOT
+from tidelog.config.documentation import configuration_markdown
 from tidelog.wire.api import API_TABLE
 from tidelog.wire.documentation import protocol_support_markdown
 
 
 def pages() -> Mapping[Path, str]:
     """What each generated page should say."""
-    return {ROOT / "docs" / "protocol_support.md": protocol_support_markdown(API_TABLE)}
+    docs = ROOT / "docs"
+    return {
+        docs / "configuration.md": configuration_markdown(),
+        docs / "protocol_support.md": protocol_support_markdown(API_TABLE),
+    }
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The settings of a broker: the table and, in one, the frozen value the rooms read. Kafka's names, types and defaults.
 
-A setting is here because a room acts on it (`read_by`); names that stock configuration files carry but that mean
-nothing to us are listed in `WITHOUT_EFFECT`, so that such a file starts a broker and the shell can say what it did not
-heed.
+A setting is here because a module acts on it (`read_by`), or will when the broker can do what it is about (`unheeded`
+says why it does not yet). The other names that stock configuration files carry are listed in `unheeded.py`, so that such
+a file starts a broker and the shell can say what it did not heed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 from tidelog.config.errors import ConfigError
 from tidelog.config.kinds import (
     BOOLEAN,
+    DOUBLE_MAX,
     INT_MAX,
     LONG_MAX,
     PATHS,
@@ -26,26 +27,20 @@ from tidelog.config.kinds import (
     optional_text,
     ratio,
 )
-from tidelog.config.listeners import LISTENERS, PROTOCOL_MAP, Listener
+from tidelog.config.listeners import LISTENERS, PLAINTEXT, PROTOCOL_MAP, Listener, without_controller_listeners
 from tidelog.config.settings import Alias, Setting, check_names, setting, settings_of
+from tidelog.config.unheeded import NO_SECURITY, REFUSED, WITHOUT_EFFECT, check_protection
 from tidelog.model import TimestampType
 
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
 GENERATED_BROKER_ID: Final = -1  # "ask the registry for one"; replaced before any room reads it
 
-COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_ONE_BROKER: Final = "one broker serves a cluster; brokers do not talk to each other yet"
+_PER_CONNECTION: Final = "each connection has a bound of its own: 16 requests or 4 MiB"
+_WRITTEN_TOGETHER: Final = "written with the high watermarks, every replica.high.watermark.checkpoint.interval.ms"
 
-WITHOUT_EFFECT: Final[Mapping[str, str]] = {
-    "num.network.threads": "one event loop serves a broker; more cores are used by more brokers",
-    "num.io.threads": "one event loop serves a broker; more cores are used by more brokers",
-    "background.threads": "each log directory has a few threads of its own",
-    "num.recovery.threads.per.data.dir": "each log directory recovers in one thread, side by side with the others",
-    "process.roles": "every broker can become controller",
-    "controller.quorum.voters": "coordination lives in the registry",
-    "controller.quorum.bootstrap.servers": "coordination lives in the registry",
-    "controller.listener.names": "the controller is reached through the broker's listeners",
-}
+COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,175 +52,175 @@ class BrokerConfig:
     broker_id: int = setting(
         "node.id", integer(-1), "-1",
         "The broker's number in the cluster; -1 has one above reserved.broker.max.id generated at the first start.",
-        read_by="broker", aliases=(Alias(name="broker.id", kind=integer(-1)),)
+        read_by="broker.broker", aliases=(Alias(name="broker.id", kind=integer(-1)),)
     )
     reserved_broker_id_max: int = setting(
         "reserved.broker.max.id", integer(0), "1000",
-        "The largest number an operator may choose; generated ones lie above.", read_by="controller"
+        "The largest number an operator may choose; generated ones lie above.", read_by="controller.service"
     )
     broker_rack: str | None = setting(
         "broker.rack", optional_text("a name"), "",
-        "The failure domain of this broker; replicas are spread over racks.", read_by="controller"
+        "The failure domain of this broker; replicas are spread over racks.", read_by="controller.service"
     )
     log_dirs: tuple[str, ...] = setting(
-        "log.dirs", PATHS, "/tmp/kafka-logs", "The directories that hold partitions.", read_by="storage",
+        "log.dirs", PATHS, "/tmp/kafka-logs", "The directories that hold partitions.", read_by="broker.log_directories",
         aliases=(Alias(name="log.dir", kind=PATHS),)
     )
     registry_path: str | None = setting(
         "tidelog.registry.path", optional_text("a file name"), "",
         "The SQLite file all brokers of this machine share; empty puts registry.sqlite beside the first log directory.",
-        read_by="broker"
+        read_by="cli.serving"
     )
     listeners: tuple[Listener, ...] = setting(
-        "listeners", LISTENERS, "PLAINTEXT://:9092", "The addresses to bind.", read_by="server", dynamic=True
+        "listeners", LISTENERS, "PLAINTEXT://:9092", "The addresses to bind.", read_by="broker.broker", dynamic=True
     )
     advertised_listeners: tuple[Listener, ...] = setting(
         "advertised.listeners", LISTENERS, "", "The addresses clients are told; empty takes those of listeners.",
-        read_by="controller", dynamic=True
+        read_by="broker.broker", dynamic=True
     )
     listener_security_protocol_map: tuple[tuple[str, str], ...] = setting(
         "listener.security.protocol.map", PROTOCOL_MAP,
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "Which security protocol each listener name speaks.", read_by="server", dynamic=True
+        "Which security protocol each listener name speaks.", read_by="controller.service", dynamic=True
     )
     inter_broker_listener_name: str | None = setting(
         "inter.broker.listener.name", optional_text("the name of a listener"), "",
-        "The listener brokers use among themselves; empty takes the first.", read_by="broker"
+        "The listener brokers use among themselves; empty takes the first.", unheeded=_ONE_BROKER
     )
 
     # Connections and requests.
     socket_request_max_bytes: int = setting(
         "socket.request.max.bytes", integer(1), "104857600",
-        "Largest request; a connection that sends more is closed.", read_by="server"
+        "Largest request; a connection that sends more is closed.", read_by="broker.broker"
     )
     socket_send_buffer_bytes: int = setting(
         "socket.send.buffer.bytes", integer(-1), "102400", "SO_SNDBUF of a connection; -1 leaves it to the system.",
-        read_by="server"
+        unheeded="the system sizes the buffers of a connection"
     )
     socket_receive_buffer_bytes: int = setting(
         "socket.receive.buffer.bytes", integer(-1), "102400", "SO_RCVBUF of a connection; -1 leaves it to the system.",
-        read_by="server"
+        unheeded="the system sizes the buffers of a connection"
     )
     socket_listen_backlog_size: int = setting(
         "socket.listen.backlog.size", integer(1), "50", "Connections the system may hold that are not accepted yet.",
-        read_by="server"
+        unheeded="1024 connections may wait to be accepted"
     )
     queued_requests_max: int = setting(
         "queued.max.requests", integer(1), "500", "Requests in work at which connections are no longer read.",
-        read_by="server"
+        unheeded=_PER_CONNECTION
     )
     queued_request_max_bytes: int | None = setting(
         "queued.max.request.bytes", optional_integer(1, none=-1), "-1",
-        "Bytes of requests in work at which connections are no longer read.", read_by="server"
+        "Bytes of requests in work at which connections are no longer read.", unheeded=_PER_CONNECTION
     )
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms", long(1), "600000", "A connection without requests for so long is closed.",
-        read_by="server"
+        read_by="broker.broker"
     )
     connections_max: int = setting(
-        "max.connections", integer(0), str(INT_MAX), "Most connections at a time.", read_by="server", dynamic=True
+        "max.connections", integer(0), str(INT_MAX), "Most connections at a time.", unheeded="connections are not counted yet", dynamic=True
     )
     connections_max_per_ip: int = setting(
         "max.connections.per.ip", integer(0), str(INT_MAX), "Most connections from one address at a time.",
-        read_by="server", dynamic=True
+        unheeded="connections are not counted yet", dynamic=True
     )
     request_timeout_ms: int = setting(
         "request.timeout.ms", integer(1), "30000", "How long a broker waits for the answer of another.",
-        read_by="broker"
+        unheeded=_ONE_BROKER
     )
     fetch_max_bytes: int = setting(
-        "fetch.max.bytes", integer(1024), "57671680", "Most bytes of records in one fetch response.", read_by="broker"
+        "fetch.max.bytes", integer(1024), "57671680", "Most bytes of records in one fetch response.", read_by="broker.handlers.fetch"
     )
     fetch_session_slots: int = setting(
-        "max.incremental.fetch.session.cache.slots", integer(0), "1000", "Most fetch sessions kept.", read_by="broker"
+        "max.incremental.fetch.session.cache.slots", integer(0), "1000", "Most fetch sessions kept.", read_by="broker.broker"
     )
 
     # Topics.
     auto_create_topics_enable: bool = setting(
         "auto.create.topics.enable", BOOLEAN, "true", "Whether asking for an unknown topic creates it.",
-        read_by="broker"
+        read_by="broker.handlers.metadata"
     )
     delete_topic_enable: bool = setting(
-        "delete.topic.enable", BOOLEAN, "true", "Whether topics can be deleted.", read_by="controller"
+        "delete.topic.enable", BOOLEAN, "true", "Whether topics can be deleted.", read_by="controller.controller"
     )
     num_partitions: int = setting(
-        "num.partitions", integer(1), "1", "Partitions of a topic that does not say.", read_by="controller"
+        "num.partitions", integer(1), "1", "Partitions of a topic that does not say.", read_by="controller.topics"
     )
     default_replication_factor: int = setting(
-        "default.replication.factor", integer(1), "1", "Replicas of a topic that does not say.", read_by="controller"
+        "default.replication.factor", integer(1), "1", "Replicas of a topic that does not say.", read_by="controller.topics"
     )
     partitions_per_topic_max: int = setting(
         "tidelog.topic.partitions.max", integer(1), "10000",
-        "Most partitions of one topic; more is a policy violation.", read_by="controller", dynamic=True
+        "Most partitions of one topic; more is a policy violation.", read_by="controller.controller", dynamic=True
     )
     partitions_per_request_max: int = setting(
         "tidelog.request.partitions.max", integer(1), "10000",
-        "Most partitions one CreateTopics may create; more is a policy violation.", read_by="controller", dynamic=True
+        "Most partitions one CreateTopics may create; more is a policy violation.", read_by="controller.topics", dynamic=True
     )
     min_insync_replicas: int = setting(
-        "min.insync.replicas", integer(1), "1", "Least ISR size that accepts acks=all.", read_by="partition",
+        "min.insync.replicas", integer(1), "1", "Least ISR size that accepts acks=all.", read_by="partition.partition",
         dynamic=True
     )
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable", BOOLEAN, "false",
-        "Whether a replica outside the ISR may lead, losing records.", read_by="controller", dynamic=True
+        "Whether a replica outside the ISR may lead, losing records.", read_by="controller.controller", dynamic=True
     )
     compression_type: str = setting(
         "compression.type", one_of(*COMPRESSION_TYPES), "producer",
-        "The codec batches are stored with; producer keeps the sender's.", read_by="records", dynamic=True
+        "The codec batches are stored with; producer keeps the sender's.", read_by="partition.rules", dynamic=True
     )
     compression_gzip_level: int = setting(
-        "compression.gzip.level", integer(-1, 9), "-1", "gzip level; -1 is gzip's own default.", read_by="records",
+        "compression.gzip.level", integer(-1, 9), "-1", "gzip level; -1 is gzip's own default.", read_by="partition.rules",
         dynamic=True
     )
     compression_lz4_level: int = setting(
-        "compression.lz4.level", integer(1, 17), "9", "lz4 level.", read_by="records", dynamic=True
+        "compression.lz4.level", integer(1, 17), "9", "lz4 level.", read_by="partition.rules", dynamic=True
     )
     compression_zstd_level: int = setting(
-        "compression.zstd.level", integer(-131072, 22), "3", "zstd level.", read_by="records", dynamic=True
+        "compression.zstd.level", integer(-131072, 22), "3", "zstd level.", read_by="partition.rules", dynamic=True
     )
     message_max_bytes: int = setting(
-        "message.max.bytes", integer(0), "1048588", "Largest record batch, as compressed.", read_by="records",
+        "message.max.bytes", integer(0), "1048588", "Largest record batch, as compressed.", read_by="partition.rules",
         dynamic=True
     )
     log_message_timestamp_type: TimestampType = setting(
         "log.message.timestamp.type", TIMESTAMP_TYPE, "CreateTime",
-        "Who sets timestamps: the producer, or the broker at append.", read_by="records", dynamic=True
+        "Who sets timestamps: the producer, or the broker at append.", read_by="partition.rules", dynamic=True
     )
     log_message_timestamp_before_max_ms: int = setting(
         "log.message.timestamp.before.max.ms", long(0), str(LONG_MAX),
-        "How far behind the broker's clock a timestamp may be.", read_by="records", dynamic=True
+        "How far behind the broker's clock a timestamp may be.", read_by="partition.rules", dynamic=True
     )
     log_message_timestamp_after_max_ms: int = setting(
         "log.message.timestamp.after.max.ms", long(0), "3600000",
-        "How far ahead of the broker's clock a timestamp may be.", read_by="records", dynamic=True
+        "How far ahead of the broker's clock a timestamp may be.", read_by="partition.rules", dynamic=True
     )
 
     # Segments, retention, flushing.
     log_segment_bytes: int = setting(
-        "log.segment.bytes", integer(14), "1073741824", "Largest size of one segment file.", read_by="storage",
+        "log.segment.bytes", integer(14), "1073741824", "Largest size of one segment file.", read_by="storage.log",
         dynamic=True
     )
     log_roll_ms: int = setting(
         "log.roll.ms", long(1), "604800000", "Age at which a segment is rolled even if it is not full.",
-        read_by="storage", dynamic=True, aliases=(Alias(name="log.roll.hours", kind=integer(1), unit_ms=HOUR_MS),)
+        read_by="storage.retention", dynamic=True, aliases=(Alias(name="log.roll.hours", kind=integer(1), unit_ms=HOUR_MS),)
     )
     log_roll_jitter_ms: int = setting(
         "log.roll.jitter.ms", long(0), "0",
-        "Most that is randomly taken off the roll age, so that not all roll at once.", read_by="storage", dynamic=True,
+        "Most that is randomly taken off the roll age, so that not all roll at once.", read_by="storage.retention", dynamic=True,
         aliases=(Alias(name="log.roll.jitter.hours", kind=integer(0), unit_ms=HOUR_MS),)
     )
     log_index_size_max_bytes: int = setting(
         "log.index.size.max.bytes", integer(4), "10485760", "Largest size of an offset or time index.",
-        read_by="storage", dynamic=True
+        read_by="storage.log", dynamic=True
     )
     log_index_interval_bytes: int = setting(
-        "log.index.interval.bytes", integer(0), "4096", "Bytes of log between two index entries.", read_by="storage",
+        "log.index.interval.bytes", integer(0), "4096", "Bytes of log between two index entries.", read_by="storage.segment_list",
         dynamic=True
     )
     log_retention_ms: int | None = setting(
         "log.retention.ms", optional_integer(0, none=-1), "604800000",
-        "Age at which a segment is deleted; -1 keeps all.", read_by="storage", dynamic=True,
+        "Age at which a segment is deleted; -1 keeps all.", read_by="storage.retention", dynamic=True,
         aliases=(
             Alias(name="log.retention.minutes", kind=optional_integer(0, none=-1, high=INT_MAX), unit_ms=MINUTE_MS),
             Alias(name="log.retention.hours", kind=optional_integer(0, none=-1, high=INT_MAX), unit_ms=HOUR_MS),
@@ -233,119 +228,121 @@ class BrokerConfig:
     )
     log_retention_bytes: int | None = setting(
         "log.retention.bytes", optional_integer(0, none=-1), "-1",
-        "Size of a partition at which its oldest segments are deleted; -1 keeps all.", read_by="storage", dynamic=True
+        "Size of a partition at which its oldest segments are deleted; -1 keeps all.", read_by="storage.retention", dynamic=True
     )
     log_retention_check_interval_ms: int = setting(
-        "log.retention.check.interval.ms", long(1), "300000", "How often retention is looked after.", read_by="broker"
+        "log.retention.check.interval.ms", long(1), "300000", "How often retention is looked after.", read_by="broker.housekeeping"
     )
     log_segment_delete_delay_ms: int = setting(
         "log.segment.delete.delay.ms", long(0), "60000",
-        "How long a deleted segment's files stay for readers that hold them.", read_by="storage", dynamic=True
+        "How long a deleted segment's files stay for readers that hold them.", read_by="storage.segment_list", dynamic=True
     )
     log_preallocate: bool = setting(
-        "log.preallocate", BOOLEAN, "false", "Whether a new segment's space is claimed at once.", read_by="storage",
+        "log.preallocate", BOOLEAN, "false", "Whether a new segment's space is claimed at once.", unheeded="segments grow as they are written",
         dynamic=True
     )
     log_flush_interval_messages: int | None = setting(
         "log.flush.interval.messages", optional_integer(1, none=LONG_MAX), str(LONG_MAX),
         "Records after which a partition is flushed, and only then acknowledged; the largest long means never.",
-        read_by="storage", dynamic=True
+        read_by="storage.log", dynamic=True
     )
     log_flush_interval_ms: int | None = setting(
         "log.flush.interval.ms", optional_integer(0, none=LONG_MAX), str(LONG_MAX),
-        "Time after which unflushed records are flushed; the largest long leaves it to the system.", read_by="storage",
+        "Time after which unflushed records are flushed; the largest long leaves it to the system.", read_by="storage.log",
         dynamic=True
     )
     log_flush_scheduler_interval_ms: int = setting(
-        "log.flush.scheduler.interval.ms", long(1), "1000", "How often flush.ms is looked after.", read_by="broker"
+        "log.flush.scheduler.interval.ms", long(1), "1000", "How often flush.ms is looked after.", read_by="broker.housekeeping"
     )
     log_flush_offset_checkpoint_interval_ms: int = setting(
         "log.flush.offset.checkpoint.interval.ms", integer(1), "60000", "How often recovery points are checkpointed.",
-        read_by="broker"
+        unheeded=_WRITTEN_TOGETHER
     )
     log_flush_start_offset_checkpoint_interval_ms: int = setting(
         "log.flush.start.offset.checkpoint.interval.ms", integer(1), "60000",
-        "How often log start offsets are checkpointed.", read_by="broker"
+        "How often log start offsets are checkpointed.", unheeded=_WRITTEN_TOGETHER
     )
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms", integer(1), "86400000",
-        "A producer id without new records for so long is forgotten.", read_by="storage", dynamic=True
+        "A producer id without new records for so long is forgotten.", read_by="storage.log", dynamic=True
     )
     producer_id_expiration_check_interval_ms: int = setting(
         "producer.id.expiration.check.interval.ms", integer(1), "600000", "How often producer ids are expired.",
-        read_by="broker"
+        read_by="broker.housekeeping"
     )
 
     # Compaction.
     log_cleanup_policy: tuple[str, ...] = setting(
         "log.cleanup.policy", list_of("delete", "compact"), "delete",
-        "delete drops old segments, compact keeps the last record of each key.", read_by="storage", dynamic=True
+        "delete drops old segments, compact keeps the last record of each key.", read_by="storage.retention", dynamic=True
     )
     log_cleaner_enable: bool = setting(
-        "log.cleaner.enable", BOOLEAN, "true", "Whether compaction runs.", read_by="broker"
+        "log.cleaner.enable", BOOLEAN, "true", "Whether compaction runs.", read_by="broker.log_cleaner"
     )
     log_cleaner_dedupe_buffer_bytes: int = setting(
         "log.cleaner.dedupe.buffer.size", long(1024 * 1024), "134217728",
-        "Memory for the keys of one compaction pass.", read_by="storage", dynamic=True
+        "Memory for the keys of one compaction pass.", read_by="broker.log_cleaner", dynamic=True
     )
     log_cleaner_io_max_bytes_per_second: float = setting(
-        "log.cleaner.io.max.bytes.per.second", ratio(1.0, 1.7976931348623157e308), "9007199254740992.0",
-        "Pace of compaction.", read_by="storage", dynamic=True
+        "log.cleaner.io.max.bytes.per.second", ratio(1.0, DOUBLE_MAX), "1.7976931348623157E308",
+        "Pace of compaction.", unheeded="compaction runs in a process of low priority, at its own pace", dynamic=True
     )
     log_cleaner_backoff_ms: int = setting(
-        "log.cleaner.backoff.ms", long(0), "15000", "Pause when there is nothing to compact.", read_by="broker",
+        "log.cleaner.backoff.ms", long(0), "15000", "Pause when there is nothing to compact.", read_by="broker.log_cleaner",
         dynamic=True
     )
     log_cleaner_min_cleanable_ratio: float = setting(
         "log.cleaner.min.cleanable.ratio", ratio(0.0, 1.0), "0.5",
-        "Share of a log that must be uncompacted to be worth a pass.", read_by="storage", dynamic=True
+        "Share of a log that must be uncompacted to be worth a pass.", read_by="storage.compaction_plan", dynamic=True
     )
     log_cleaner_delete_retention_ms: int = setting(
         "log.cleaner.delete.retention.ms", long(0), "86400000", "How long tombstones and markers outlive compaction.",
-        read_by="storage", dynamic=True
+        read_by="storage.compaction_plan", dynamic=True
     )
     log_cleaner_min_compaction_lag_ms: int = setting(
         "log.cleaner.min.compaction.lag.ms", long(0), "0", "Records younger than this are not compacted.",
-        read_by="storage", dynamic=True
+        read_by="storage.compaction_plan", dynamic=True
     )
     log_cleaner_max_compaction_lag_ms: int | None = setting(
         "log.cleaner.max.compaction.lag.ms", optional_integer(1, none=LONG_MAX), str(LONG_MAX),
-        "Records older than this ask for compaction.", read_by="storage", dynamic=True
+        "Records older than this ask for compaction.", read_by="storage.compaction_plan", dynamic=True
     )
 
     # Replication.
     replica_lag_time_max_ms: int = setting(
         "replica.lag.time.max.ms", long(1), "30000", "A follower that has not caught up for so long leaves the ISR.",
-        read_by="partition"
+        unheeded=_ONE_BROKER
     )
     replica_fetch_max_bytes: int = setting(
         "replica.fetch.max.bytes", integer(0), "1048576", "Most bytes a follower fetches of one partition.",
-        read_by="broker"
+        unheeded=_ONE_BROKER
     )
     replica_fetch_response_max_bytes: int = setting(
         "replica.fetch.response.max.bytes", integer(0), "10485760", "Most bytes of one response to a follower.",
-        read_by="broker"
+        unheeded=_ONE_BROKER
     )
     replica_fetch_min_bytes: int = setting(
-        "replica.fetch.min.bytes", integer(0), "1", "Bytes a follower's fetch waits for.", read_by="broker"
+        "replica.fetch.min.bytes", integer(0), "1", "Bytes a follower's fetch waits for.", unheeded=_ONE_BROKER
     )
     replica_fetch_wait_max_ms: int = setting(
-        "replica.fetch.wait.max.ms", integer(0), "500", "Longest wait of a follower's fetch.", read_by="broker"
+        "replica.fetch.wait.max.ms", integer(0), "500", "Longest wait of a follower's fetch.", unheeded=_ONE_BROKER
     )
     replica_fetch_backoff_ms: int = setting(
-        "replica.fetch.backoff.ms", integer(0), "1000", "Pause of a follower after a failed fetch.", read_by="broker"
+        "replica.fetch.backoff.ms", integer(0), "1000", "Pause of a follower after a failed fetch.", unheeded=_ONE_BROKER
     )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         "replica.high.watermark.checkpoint.interval.ms", long(1), "5000",
-        "How often high watermarks are checkpointed.", read_by="broker"
+        "How often high watermarks are checkpointed.", read_by="broker.housekeeping"
     )
     # fmt: on
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """Read a broker's settings by their Kafka names; raises UnknownSetting or ConfigError."""
-        check_names(properties, lambda name: name in _NAMES or name in WITHOUT_EFFECT, sorted(_NAMES))
-        values = {field: row.read(properties) for field, row in BROKER_SETTINGS.items()}
+        check_names(properties, BROKER_SETTING_NAMES.__contains__, sorted(BROKER_SETTING_NAMES))
+        check_protection(properties)
+        given = without_controller_listeners(properties)
+        values = {field: row.read(given) for field, row in BROKER_SETTINGS.items()}
         config = cls(**values)  # type: ignore[arg-type]  # `setting` ties each row's kind to its field's type
         _check_listeners(config)
         return config
@@ -362,14 +359,21 @@ class BrokerConfig:
 
 
 BROKER_SETTINGS: Final[Mapping[str, Setting]] = settings_of(BrokerConfig)
-_NAMES: Final = frozenset(
-    name for row in BROKER_SETTINGS.values() for name in (row.name, *(alias.name for alias in row.aliases))
-)
+_FIELD_OF: Final = {
+    name: field for field, row in BROKER_SETTINGS.items() for name in (row.name, *(alias.name for alias in row.aliases))
+}
+BROKER_SETTING_NAMES: Final = frozenset(_FIELD_OF) | frozenset(WITHOUT_EFFECT) | frozenset(REFUSED)
 
 
 def without_effect(properties: Mapping[str, str]) -> dict[str, str]:
     """The given names that Kafka heeds and we do not, each with the reason."""
-    return {name: WITHOUT_EFFECT[name] for name in properties if name in WITHOUT_EFFECT}
+    reasons = {name: _unheeded(name) for name in properties}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _unheeded(name: str) -> str | None:
+    field = _FIELD_OF.get(name)
+    return WITHOUT_EFFECT.get(name) if field is None else BROKER_SETTINGS[field].unheeded
 
 
 def _check_listeners(config: BrokerConfig) -> None:
@@ -382,6 +386,8 @@ def _check_listeners(config: BrokerConfig) -> None:
             raise ConfigError(
                 "listeners", str(listener), "a name of listener.security.protocol.map: " + ", ".join(mapped)
             )
+        if mapped[listener.name] != PLAINTEXT:
+            raise ConfigError("listeners", str(listener), f"a listener that speaks {PLAINTEXT}: {NO_SECURITY}")
     for listener in config.advertised_listeners:
         if listener.name not in bound:
             raise ConfigError("advertised.listeners", str(listener), "a name of listeners: " + ", ".join(sorted(bound)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -18,9 +19,10 @@ T = TypeVar("T")
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+DOUBLE_MAX: Final = sys.float_info.max
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
-_DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _TIMESTAMP_TYPES: Final = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 
 
@@ -87,7 +89,13 @@ def ratio(low: float, high: float) -> Kind[float]:
             raise ValueError(text)
         return float(text)
 
-    return Kind(value_type=ValueType.DOUBLE, accepted=f"a number from {low} to {high}", parse=parse, render=str)
+    return Kind(
+        value_type=ValueType.DOUBLE, accepted=f"a number {_bounds(low, high)}", parse=parse, render=_as_java_writes_it
+    )
+
+
+def _as_java_writes_it(number: float) -> str:
+    return str(number).replace("e+", "E")
 
 
 def one_of(*words: str) -> Kind[str]:
@@ -165,8 +173,8 @@ def _integer_type(high: int) -> ValueType:
     return ValueType.INT if high <= INT_MAX else ValueType.LONG
 
 
-def _bounds(low: int, high: int) -> str:
-    return f"of at least {low}" if high in {INT_MAX, LONG_MAX} else f"from {low} to {high}"
+def _bounds(low: float, high: float) -> str:
+    return f"of at least {low}" if high in {INT_MAX, LONG_MAX, DOUBLE_MAX} else f"from {low} to {high}"
 
 
 def _whole_number(text: str) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.config.kinds import Kind, ValueType
 
-SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAINTEXT: Final = "PLAINTEXT"
+SECURITY_PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PORT_MAX: Final = 65535
 
 _LISTENER: Final = re.compile(
@@ -49,6 +51,18 @@ def parse_listeners(text: str) -> tuple[Listener, ...]:
     if len({listener.name for listener in listeners}) != len(listeners) or len(set(fixed)) != len(fixed):
         raise ValueError(text)
     return listeners
+
+
+def without_controller_listeners(properties: Mapping[str, str]) -> dict[str, str]:
+    """Leave out the listeners that a stock file has for the quorum of controllers: there is none, so nobody would call."""
+    theirs = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
+    given = dict(properties)
+    for setting_name in {"listeners", "advertised.listeners"} & set(given):
+        ours = [
+            part for part in given[setting_name].split(",") if part.partition("://")[0].strip().upper() not in theirs
+        ]
+        given[setting_name] = ",".join(ours)
+    return given
 
 
 def _parse_protocol_map(text: str) -> tuple[tuple[str, str], ...]:

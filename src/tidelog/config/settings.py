@@ -14,6 +14,7 @@ from typing import ClassVar, Final, Protocol, TypeVar, cast
 
 from tidelog.config.errors import ConfigError, UnknownSetting
 from tidelog.config.kinds import Kind, ValueType
+from tidelog.model import invariant
 
 T = TypeVar("T")
 
@@ -37,8 +38,9 @@ class Setting:
     kind: Kind[object]
     default: str
     doc: str
-    read_by: str  # the room that acts on it
+    read_by: str | None  # the module that acts on it, as `room.module`
     dynamic: bool  # whether it can change without a restart
+    unheeded: str | None = None  # or why no module does
     aliases: tuple[Alias, ...] = ()
     synonym: str | None = None  # the broker setting a topic-level one falls back to
 
@@ -74,17 +76,20 @@ def setting(  # noqa: PLR0913  # a row has as many columns
     default: str,
     doc: str,
     *,
-    read_by: str,
+    read_by: str | None = None,
+    unheeded: str | None = None,
     dynamic: bool = False,
     aliases: tuple[Alias, ...] = (),
 ) -> T:
-    """Declare a dataclass field as a setting."""
+    """Declare a dataclass field as a setting: either the module that acts on it is named, or the reason why none does."""
+    invariant((read_by is None) != (unheeded is None), f"{name} is either read or not")
     row = Setting(
         name=name,
         kind=cast("Kind[object]", kind),
         default=default,
         doc=doc,
         read_by=read_by,
+        unheeded=unheeded,
         dynamic=dynamic,
         aliases=aliases,
     )

@@ -40,6 +40,7 @@ def _topic_level(name: str, kind: Kind[T], synonym: str) -> T:
         default=broker.default,
         doc=broker.doc,
         read_by=broker.read_by,
+        unheeded=broker.unheeded,
         dynamic=True,
         synonym=synonym,
     )
