@@ -30,6 +30,7 @@ from tidelog.registry import Registry
 from tidelog.runtime import Address, Runtime, StorageFailure
 from tidelog.runtime.logs import fields
 from tidelog.server import ConnectionLimits, Dispatcher, Listener
+from tidelog.wire.api import ApiKey
 from tidelog.wire.codec import prepare
 
 logger = logging.getLogger(__name__)
@@ -99,7 +100,8 @@ class Broker:
 
 def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Node:
     """Say who is given whom."""
-    prepare()  # Codecs are made before the first request needs them, since making one takes longer than the loop may be held.
+    # The first codec imports kio, which takes longer than the loop may be held; each of the others is made on first use in a few milliseconds.
+    prepare([ApiKey.API_VERSIONS])
     metadata = MetadataCache()
     replicas = ReplicaManager(config, runtime)
     images = ImageFollower(config, metadata, replicas, runtime.clock)

@@ -1,8 +1,8 @@
 """Bodies to messages and back, for every API of the table in every version it serves.
 
 A codec is made on the first use of an (API, version, direction), from kio's field metadata; Produce and Fetch, whose bodies carry the
-data, have hand-written ones that neither copy records nor need kio at all. Making one takes a few milliseconds and imports modules, so
-a broker calls `prepare` for what it serves before it listens.
+data, have hand-written ones that neither copy records nor need kio at all. Making one takes a few milliseconds, the first
+one more, since it imports kio; a broker calls `prepare` before it listens to have that behind it.
 """
 
 from __future__ import annotations
