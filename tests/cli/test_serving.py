@@ -86,7 +86,18 @@ def test_a_taken_port_is_named_and_another_way_shown(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
     assert "--port 0" in done.stderr
+    assert f"by process {os.getpid()} (" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ephemeral_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tidelog", "up", "--port", "0", "--ephemeral"]
+    with RunningProcess(command, environment={"TMPDIR": str(tmp_path)}) as broker:
+        broker.wait_for("^ready bootstrap=")
+        [directory] = tmp_path.iterdir()
+        assert (directory / "broker-1" / "meta.properties").exists()
+        assert broker.stop() == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:

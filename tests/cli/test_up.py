@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.cli.failure import WrongUsage
-from tidelog.cli.up import Plan, add_arguments, plan_from, welcome
+from tidelog.cli.plan import Plan
+from tidelog.cli.up import add_arguments, plan_from, welcome
 from tidelog.config import BrokerConfig
 
 
@@ -69,3 +70,52 @@ def test_a_file_may_place_and_number_the_broker(tmp_path: Path) -> None:
     assert config.log_dirs == ("/a", "/b")
     assert config.registry_path is None
     assert config.listeners[0].port == 1234
+
+
+def test_the_environment_wins_over_the_file_and_x_over_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=7\nlog.retention.hours=1\nlog.segment.bytes=1000\n")
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "5")
+    monkeypatch.setenv("KAFKA_LOG_RETENTION_HOURS", "2")
+    monkeypatch.setenv("KAFKA_HEAP_OPTS", "-Xmx1G")
+    made = plan("--config", str(file), "-X", "num.partitions=3")
+    assert made.properties["num.partitions"] == "3"
+    assert made.properties["log.retention.hours"] == "2"
+    assert made.properties["log.segment.bytes"] == "1000"
+    assert list(made.passed_over) == ["KAFKA_HEAP_OPTS"]
+
+
+def test_a_misspelt_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_NUM_PARTITION", "5")
+    with pytest.raises(WrongUsage, match="did you mean KAFKA_NUM_PARTITIONS"):
+        plan()
+
+
+def test_the_older_name_of_the_log_directories_is_heeded(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.dir=/somewhere\n")
+    made = plan("--config", str(file))
+    assert BrokerConfig.from_properties(made.properties).log_dirs == ("/somewhere",)
+    assert made.data == "/somewhere"
+
+
+def test_x_numbers_the_broker_whatever_the_file_calls_it(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=7\n")
+    properties = plan("--config", str(file), "-X", "node.id=9").properties
+    assert BrokerConfig.from_properties(properties).broker_id == 9
+
+
+def test_ephemeral_and_a_data_directory_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        plan("--ephemeral", "--data", "x")
+    assert "not allowed with" in capsys.readouterr().err
+
+
+def test_the_welcome_says_what_becomes_of_the_data(tmp_path: Path) -> None:
+    made = plan("--data", str(tmp_path))
+    assert "(new)" in welcome("h:1", made)
+    assert "(used again)" in welcome("h:1", made, had_data=True)
+    assert "nothing is left behind" in welcome("h:1", made, is_ephemeral=True)

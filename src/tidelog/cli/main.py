@@ -37,7 +37,8 @@ class CommandModule(Protocol):
 
 
 COMMANDS: Final = (
-    Command("up", "tidelog.cli.up", "run a broker in the foreground"),
+    Command("up", "tidelog.cli.up", "run a broker in the foreground, ready to try"),
+    Command("broker", "tidelog.cli.broker", "run a broker from a configuration file, for a supervisor"),
     Command("produce", "tidelog.cli.produce", "send lines, files or JSON as records"),
     Command("consume", "tidelog.cli.consume", "print the records of a topic"),
     Command("topics", "tidelog.cli.topics", "create, list, describe and delete topics"),

@@ -15,8 +15,9 @@ from typing import Final
 from tidelog.broker import Broker
 from tidelog.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, WrongUsage
 from tidelog.cli.loops import loop_factory
+from tidelog.cli.plan import Plan
+from tidelog.cli.port_holder import port_holder
 from tidelog.cli.process_log import configure_logging
-from tidelog.cli.up import Plan
 from tidelog.config import BrokerConfig, ConfigError, without_effect
 from tidelog.controller.service import BrokerIdTaken
 from tidelog.registry import RegistryUnavailable
@@ -46,17 +47,19 @@ def serve(plan: Plan, *, announce: Announce) -> int:
     configure_logging(plan.log_file, log_format=plan.log_format)
     for name, reason in without_effect(plan.properties).items():
         logger.warning("setting has no effect", extra=fields(name=name, reason=reason))
+    for name, reason in plan.passed_over.items():
+        logger.info("environment variable is not a setting", extra=fields(name=name, reason=reason))
     _raise_file_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         try:
             runner.run(_serve(config, plan, announce))
         except _WORLD as failure:
-            raise _explained(failure) from failure
+            raise _explained(failure, plan) from failure
         except BaseExceptionGroup as group:
             causes = _causes(group)
             if not all(isinstance(cause, _WORLD) for cause in causes):
                 raise
-            raise _explained(causes[0]) from group
+            raise _explained(causes[0], plan) from group
     return EXIT_OK
 
 
@@ -137,10 +140,9 @@ def _causes(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return found
 
 
-def _explained(failure: BaseException) -> CommandFailed:
-    if isinstance(failure, NetworkFailure):
-        return CommandFailed(
-            f"cannot listen on {failure.address}: {failure.reason}. "
-            "Is another broker running? --port P chooses another port, --port 0 any free one"
-        )
-    return CommandFailed(str(failure))
+def _explained(failure: BaseException, plan: Plan) -> CommandFailed:
+    if not isinstance(failure, NetworkFailure):
+        return CommandFailed(str(failure))
+    holder = port_holder(failure.address.port)
+    held = "" if holder is None else f" by {holder}"
+    return CommandFailed(f"cannot listen on {failure.address}: {failure.reason}{held}. {plan.port_advice}")

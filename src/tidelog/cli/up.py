@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tidelog.cli.arguments import add_properties_argument, whole_number
 from tidelog.cli.failure import WrongUsage
+from tidelog.cli.plan import STDERR, Plan, add_log_format_argument, given_settings
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA: Final = "tidelog-data"
-STDERR: Final = "-"
 BROKER_ID: Final = 1
-LOG_FORMATS: Final = ("text", "json")
+_SIGN_OF_USE: Final = "meta.properties"  # every log directory has one from its first start on
 
 _EXAMPLES: Final = """\
 examples:
@@ -28,23 +26,10 @@ examples:
   tidelog up --port 0 --data /tmp/scratch     any free port; read it from the ready line
   tidelog up --host 0.0.0.0 -X advertised.listeners=PLAINTEXT://broker.example:9092
   tidelog up -X log.flush.interval.messages=1 every acknowledged record is on the disk, not only in the page cache
-  tidelog up --config server.properties       Kafka's own names; -X and the options above win
+  tidelog up --ephemeral --port 0             for a test: nothing is left behind
+  tidelog up --config server.properties       Kafka's own names; KAFKA_NUM_PARTITIONS=3 in the environment wins over the
+                                              file, -X and the options above win over both
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What `up` is going to do."""
-
-    properties: Mapping[str, str]
-    data: str
-    log_file: Path | None
-    log_format: str
-
-    @property
-    def log_shown(self) -> str:
-        """Where the user finds the log."""
-        return "stderr" if self.log_file is None else str(self.log_file)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,10 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=whole_number(low=0, high=65535, what="a port"),
         help=f"port to listen on; 0 picks a free one (default: {DEFAULT_PORT})",
     )  # fmt: skip
-    parser.add_argument(
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument(
         "--data", type=Path, metavar="DIR",
-        help=f"directory for everything that must survive; made if missing (default: ./{DEFAULT_DATA})",
+        help=f"directory for everything that must survive; made if missing, used again if not (default: ./{DEFAULT_DATA})",
     )  # fmt: skip
+    place.add_argument(
+        "--ephemeral", action="store_true", help="keep nothing: a temporary directory, removed at the end"
+    )
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="settings in the syntax of Kafka's server.properties"
     )
@@ -73,18 +62,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--log-file", default=None, metavar="FILE",
         help="where the broker's log goes; - is stderr (default: DIR/logs/broker-1.log, and warnings also to stderr)",
     )  # fmt: skip
-    parser.add_argument(
-        "--log-format", choices=LOG_FORMATS, default="text", help="for people or for programs (default: text)"
-    )
+    add_log_format_argument(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
+    if not options.ephemeral:
+        return _serve(options)
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="tidelog-", ignore_cleanup_errors=True) as directory:
+        options.data = Path(directory)
+        return _serve(options)
+
+
+def _serve(options: argparse.Namespace) -> int:
     plan = plan_from(options)
+    had_data = any((Path(directory.strip()) / _SIGN_OF_USE).exists() for directory in plan.data.split(","))
     from tidelog.cli.serving import serve
 
-    return serve(plan, announce=_announce)
+    def announce(bootstrap: str, plan: Plan) -> None:
+        sys.stdout.write(f"ready bootstrap={bootstrap}\n")
+        if sys.stdout.isatty():
+            sys.stdout.write(welcome(bootstrap, plan, is_ephemeral=options.ephemeral, had_data=had_data))
+        sys.stdout.flush()
+
+    return serve(plan, announce=announce)
 
 
 def plan_from(options: argparse.Namespace) -> Plan:
@@ -93,19 +97,23 @@ def plan_from(options: argparse.Namespace) -> Plan:
         raise WrongUsage(
             f"--brokers {options.brokers}: this version runs one broker; several need replication, which is not there yet"
         )
-    file = _from_file(options.config)
+    given = given_settings(options.config)
     data = Path(DEFAULT_DATA if options.data is None else options.data).absolute()
-    explicit = {**file, **_said(options, data), **dict(options.properties)}
-    properties = {**_ground(data), **explicit}
-    if "log.dirs" in explicit and "tidelog.registry.path" not in explicit:
-        del properties["tidelog.registry.path"]  # it lies beside the log directories by itself
-    if "broker.id" in properties:  # the older name of node.id
-        del properties["node.id"]
+    explicit = {**given.properties, **_said(options, data), **dict(options.properties)}
+    ground = _ground(data)
+    if {"log.dirs", "log.dir"} & set(explicit):
+        del (
+            ground["log.dirs"],
+            ground["tidelog.registry.path"],
+        )  # the registry lies beside the log directories by itself
+    if "broker.id" in explicit:  # the older name of node.id
+        del ground["node.id"]
     return Plan(
-        properties=properties,
-        data=properties["log.dirs"],
+        properties={**ground, **explicit},
+        passed_over=given.passed_over,
         log_file=_log_file(options.log_file, data),
         log_format=options.log_format,
+        port_advice="--port P chooses another port, --port 0 any free one",
     )
 
 
@@ -131,11 +139,12 @@ def _said(options: argparse.Namespace, data: Path) -> dict[str, str]:
     return said
 
 
-def welcome(bootstrap: str, plan: Plan) -> str:
+def welcome(bootstrap: str, plan: Plan, *, is_ephemeral: bool = False, had_data: bool = False) -> str:
     """What a person at a terminal would like to know next."""
     first = bootstrap.partition(",")[0]
+    kept = "removed at the end" if is_ephemeral else "used again" if had_data else "new"
     return f"""
-data  {plan.data}
+data  {plan.data} ({kept})
 log   {plan.log_shown}
 
 try, in another terminal:
@@ -143,15 +152,8 @@ try, in another terminal:
   kcat -b {first} -t hello -C -e
   python -c "from confluent_kafka import Producer as P; p = P({{'bootstrap.servers': '{first}'}}); p.produce('hello', b'hi'); p.flush()"
 
-Ctrl-C stops the broker; the data stays.
+Ctrl-C stops the broker; {"nothing is left behind" if is_ephemeral else "the data stays"}.
 """
-
-
-def _announce(bootstrap: str, plan: Plan) -> None:
-    sys.stdout.write(f"ready bootstrap={bootstrap}\n")
-    if sys.stdout.isatty():
-        sys.stdout.write(welcome(bootstrap, plan))
-    sys.stdout.flush()
 
 
 def _log_file(asked: str | None, data: Path) -> Path | None:
@@ -162,16 +164,3 @@ def _log_file(asked: str | None, data: Path) -> Path | None:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
-def _from_file(path: Path | None) -> dict[str, str]:
-    if path is None:
-        return {}
-    from tidelog.config import ConfigError, parse_properties
-
-    try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise WrongUsage(f"--config {path}: {error}") from None
-    except ConfigError as error:
-        raise WrongUsage(f"--config {path}: {error}") from None
