@@ -13,6 +13,7 @@ from tests.compatibility.processes import ProcessFailed, RunningProcess
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 POM: Final = Path(__file__).with_name("maven") / "pom.xml"
+CLIENTS_POM: Final = POM.with_name("clients-pom.xml")
 TOOL_TIMEOUT_S: Final = 60
 _FETCH_TIMEOUT_S: Final = 600
 
@@ -21,27 +22,35 @@ class ToolMissing(Exception):
     """A tool this machine needs is neither there nor could it be fetched; the message says how to get it."""
 
 
-def version() -> str:
+def version(pom: Path = POM) -> str:
     """The Kafka version the pom names."""
-    found = re.search(r"<kafka.version>(.+?)</kafka.version>", POM.read_text())
+    found = re.search(r"<kafka.version>(.+?)</kafka.version>", pom.read_text())
     if found is None:
-        raise ToolMissing(f"{POM} names no kafka.version")
+        raise ToolMissing(f"{pom} names no kafka.version")
     return found[1]
 
 
 def jars() -> Path:
     """The directory with Kafka's jars, fetched on first use."""
-    directory = ROOT / ".cache" / f"kafka-{version()}"
+    return _fetched(POM, ROOT / ".cache" / f"kafka-{version()}")
+
+
+def old_client_jars() -> Path:
+    """The directory with the jars of the last 3.x client, fetched on first use."""
+    return _fetched(CLIENTS_POM, ROOT / ".cache" / f"kafka-clients-{version(CLIENTS_POM)}")
+
+
+def _fetched(pom: Path, directory: Path) -> Path:
     if (directory / ".complete").exists():
         return directory
     for program in ("mvn", "java"):
         if shutil.which(program) is None:
             raise ToolMissing(f"`{program}` is not installed; on Debian: apt-get install maven default-jre-headless")
-    command = ["mvn", "--quiet", "--batch-mode", "--file", str(POM), "dependency:copy-dependencies"]
+    command = ["mvn", "--quiet", "--batch-mode", "--file", str(pom), "dependency:copy-dependencies"]
     options = [f"-DoutputDirectory={directory}", "-DincludeScope=runtime"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False)
     if done.returncode != 0:
-        raise ToolMissing(f"Maven could not fetch Kafka {version()}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise ToolMissing(f"Maven could not fetch Kafka {version(pom)}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     (directory / ".complete").touch()
     return directory
 

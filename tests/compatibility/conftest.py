@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.compatibility.apache_kafka import KafkaProcess, ToolMissing, jars
+from tests.compatibility.apache_kafka import KafkaProcess, ToolMissing, jars, old_client_jars
+from tests.compatibility.drivers import Driver, java_driver, kafkajs, kafkajs_driver
 from tests.compatibility.fetch import kcat
 from tests.compatibility.processes import TidelogProcess
 
@@ -41,6 +43,37 @@ def kcat_path() -> str:
         return kcat()
     except ToolMissing as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def java_old(tidelog: TidelogProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """The last Java client of the 3.x line, talking to Tidelog."""
+    yield from _driver(lambda: java_driver(old_client_jars(), _classes(tmp_path_factory), tidelog.bootstrap))
+
+
+@pytest.fixture(scope="session")
+def java_new(tidelog: TidelogProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """The Java client of the newest Kafka, talking to Tidelog."""
+    yield from _driver(lambda: java_driver(jars(), _classes(tmp_path_factory), tidelog.bootstrap))
+
+
+@pytest.fixture(scope="session")
+def node(tidelog: TidelogProcess) -> Iterator[Driver]:
+    """KafkaJS, talking to Tidelog."""
+    yield from _driver(lambda: kafkajs_driver(kafkajs(), tidelog.bootstrap))
+
+
+def _classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("classes")
+
+
+def _driver(start: Callable[[], Driver]) -> Iterator[Driver]:
+    try:
+        driver = start()
+    except ToolMissing as missing:
+        pytest.skip(str(missing))
+    with driver:
+        yield driver
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Brings what `make compat` needs onto this machine before the tests start: Kafka's jars and kcat."""
+"""Brings what `make compat` needs onto this machine before the tests start: Kafka's jars, old and new, KafkaJS and kcat."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import subprocess
 import sys
 from typing import Final
 
-from tests.compatibility.apache_kafka import ToolMissing, jars, version
+from tests.compatibility.apache_kafka import CLIENTS_POM, ToolMissing, jars, old_client_jars, version
+from tests.compatibility.drivers import kafkajs
 
 _INSTALL_TIMEOUT_S: Final = 300
 
@@ -39,6 +40,8 @@ def main() -> int:
     """Fetch everything; say what came and what did not."""
     try:
         sys.stdout.write(f"Apache Kafka {version()}: {jars()}\n")
+        sys.stdout.write(f"Java client {version(CLIENTS_POM)}: {old_client_jars()}\n")
+        sys.stdout.write(f"KafkaJS: {kafkajs()}\n")
         sys.stdout.write(f"kcat: {kcat()}\n")
     except ToolMissing as missing:
         sys.stderr.write(f"{missing}\n")

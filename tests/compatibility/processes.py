@@ -30,13 +30,15 @@ class ProcessFailed(Exception):
 class RunningProcess:
     """A started program whose lines are read as they come. Use it as a context manager: leaving it ends the program."""
 
-    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], *, environment: Mapping[str, str] | None = None, has_input: bool = False
+    ) -> None:
         self.command = list(command)
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._last_lines: deque[str] = deque(maxlen=_REMEMBERED_LINES)
         self.process = subprocess.Popen(
             self.command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -64,6 +66,16 @@ class RunningProcess:
     def output(self) -> str:
         """The last lines it wrote."""
         return "".join(self._last_lines)
+
+    def write_line(self, line: str) -> None:
+        """Hand it one line of input; it must have been started with `has_input`."""
+        if self.process.stdin is None:
+            raise ProcessFailed("the process was started without input")
+        try:
+            self.process.stdin.write(f"{line}\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise ProcessFailed(f"ended before it read {line!r}\n{self._story()}") from None
 
     def wait_for(self, pattern: str, *, timeout_s: float = START_TIMEOUT_S) -> re.Match[str]:
         """The first line from now on that matches `pattern`. Raises ProcessFailed when the program ends or time runs out."""
@@ -96,8 +108,9 @@ class RunningProcess:
     def _ended(self) -> int:
         code = self.process.wait(STOP_TIMEOUT_S)
         self._reader.join(STOP_TIMEOUT_S)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
         return code
 
     def _read(self, output: IO[str]) -> None:

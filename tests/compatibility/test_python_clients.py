@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import Final, cast
+from typing import cast
 
 import aiokafka
 import kafka
@@ -15,33 +14,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.broker.conversation import Conversation
 from tests.broker.test_fetch_behaviour import fetch
+from tests.compatibility.message import BASE_TIMESTAMP_MS, CODECS, Message, messages
 from tests.compatibility.processes import TidelogProcess
 from tidelog.records import headers
-
-CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-BASE_TIMESTAMP_MS: Final = 1_700_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What all clients can say about a record."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
-    timestamp_ms: int
-
-
-def messages() -> list[Message]:
-    """Nulls, emptiness, headers (also repeated ones) and a body that compresses."""
-    plain = [Message(b"k%d" % n, b"value %d " % n * 50, (), BASE_TIMESTAMP_MS + n) for n in range(50)]
-    odd = [
-        Message(None, b"no key", (), BASE_TIMESTAMP_MS + 50),
-        Message(b"tombstone", None, (), BASE_TIMESTAMP_MS + 51),
-        Message(b"", b"", (), BASE_TIMESTAMP_MS + 52),
-        Message(b"h", b"headers", (("a", b"1"), ("a", b"2"), ("utf-8 \N{SNOWMAN}", b"")), BASE_TIMESTAMP_MS + 53),
-    ]
-    return plain + odd
 
 
 @pytest.mark.slow
@@ -137,7 +112,7 @@ def confluent_consume(bootstrap: str, topic: str, count: int) -> list[Message]:
         assert polled, f"{len(received)} of {count} records came"
         for message in polled:
             assert message.error() is None
-            headers = cast("tuple[tuple[str, bytes], ...]", tuple(message.headers() or ()))
+            headers = cast("tuple[tuple[str, bytes | None], ...]", tuple(message.headers() or ()))
             received.append(Message(message.key(), message.value(), headers, message.timestamp()[1]))
     consumer.close()
     return received
