@@ -38,3 +38,8 @@ def test_a_range_has_a_start_and_maybe_an_end() -> None:
 def test_two_starts_are_refused() -> None:
     with pytest.raises(ValueError, match="once where to start"):
         parse_range(["1", "2"])
+
+
+def test_stored_offsets_are_refused_with_the_reason() -> None:
+    with pytest.raises(ValueError, match="consumer groups"):
+        parse_range(["stored"])

@@ -150,3 +150,29 @@ def tidelog(broker: RunningProcess, command: str, *arguments: str, stdin: str = 
     done = subprocess.run(line, input=stdin, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_a_reader_that_leaves_early_ends_the_writer_quietly(tmp_path: Path) -> None:
+    with TidelogProcess(tmp_path) as broker:
+        tidelog(broker, "produce", "-t", "many", stdin="x\n" * 50_000)
+        command = [sys.executable, "-m", "tidelog", "consume", "-b", broker.bootstrap, "-t", "many"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as consumer:
+            assert consumer.stdout is not None
+            assert consumer.stderr is not None
+            assert consumer.stdout.readline() == b"x\n"
+            consumer.stdout.close()
+            assert consumer.stderr.read() == b""
+            assert consumer.wait(10) == 141
+
+
+def test_ctrl_c_ends_a_consumer_quietly(tmp_path: Path) -> None:
+    with TidelogProcess(tmp_path) as broker:
+        tidelog(broker, "produce", "-t", "few", stdin="x")
+        command = [sys.executable, "-m", "tidelog", "consume", "-b", broker.bootstrap, "-t", "few"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as consumer:
+            assert consumer.stdout is not None
+            assert consumer.stderr is not None
+            assert consumer.stdout.readline() == b"x\n"
+            consumer.send_signal(signal.SIGINT)
+            assert consumer.stderr.read() == b""
+            assert consumer.wait(10) == 130

@@ -21,16 +21,28 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         "-b",
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
-        default=os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP),
+        default=default_bootstrap(),
         help=f"brokers to ask first (default: ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP})",
     )
     add_properties_argument(parser, "setting of the client by its Kafka name, e.g. -X linger.ms=20; may be repeated")
+
+
+def default_bootstrap() -> str:
+    """Whom to ask when nobody is named."""
+    return os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP)
 
 
 def add_properties_argument(parser: argparse.ArgumentParser, text: str) -> None:
     """`-X key=value`, as kcat and rpk have it."""
     parser.add_argument(
         "-X", dest="properties", metavar="KEY=VALUE", action="append", default=[], type=checked(key_value), help=text
+    )
+
+
+def add_quiet_argument(parser: argparse.ArgumentParser) -> None:
+    """`-q`."""
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="no progress on stderr (there is none in pipes anyway)"
     )
 
 

@@ -10,7 +10,14 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.arguments import add_connection_arguments, checked, client_properties, escaped_bytes, whole_number
+from tidelog.cli.arguments import (
+    add_connection_arguments,
+    add_quiet_argument,
+    checked,
+    client_properties,
+    escaped_bytes,
+    whole_number,
+)
 from tidelog.cli.failure import EXIT_OK, WrongUsage
 from tidelog.cli.positions import POSITION_HELP, At, AtTime, BeforeEnd, Edge, Position, Range, parse_range
 from tidelog.cli.shown_record import FORMAT_HELP, RecordFormat, ShownRecord, to_json
@@ -18,6 +25,7 @@ from tidelog.cli.shown_record import FORMAT_HELP, RecordFormat, ShownRecord, to_
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidelog.cli.progress import Progress
     from tidelog.client import ConsumedRecord, Consumer
     from tidelog.model import Offset, TopicPartition
     from tidelog.runtime import Runtime
@@ -40,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `tidelog consume`."""
     parser.epilog = _EXAMPLES
     add_connection_arguments(parser)
-    parser.add_argument("-t", "--topic", required=True, help="which topic")
+    parser.add_argument("-t", "--topic", required=True, metavar="TOPIC", help="which topic")
     parser.add_argument(
         "-p", "--partition", type=whole_number(low=0, high=2**31 - 1, what="a partition"),
         help="only this partition (default: all)",
@@ -67,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=r"print this after each record (default: \n)",
     )  # fmt: skip
     parser.add_argument("-Z", "--null", action="store_true", help="print null keys and values as NULL")
+    add_quiet_argument(parser)
     parser.set_defaults(run=run)
 
 
@@ -101,6 +110,7 @@ async def _consume(
 ) -> int:
     from tidelog.cli.connecting import PATIENCE
     from tidelog.cli.describing import described_topic, partitions_of
+    from tidelog.cli.progress import progress
     from tidelog.client import Cluster, Consumer, ConsumerConfig
 
     more = {"default.api.timeout.ms": PATIENCE["default.api.timeout.ms"], "auto.offset.reset": "none"}
@@ -114,7 +124,12 @@ async def _consume(
         consumer.assign(partitions)
         for topic_partition, offset in starts.items():
             consumer.seek(topic_partition, offset)
-        await _print_until_done(consumer, ends, show, count_max=options.count)
+        # On a terminal that also shows the records, the records are the progress.
+        shown = progress("read", runtime.clock, is_wanted=not options.quiet and not sys.stdout.isatty())
+        try:
+            await _print_until_done(consumer, ends, show, shown, count_max=options.count)
+        finally:
+            shown.end()
     return EXIT_OK
 
 
@@ -158,18 +173,18 @@ async def _print_until_done(
     consumer: Consumer,
     ends: Mapping[TopicPartition, Offset] | None,
     show: Callable[[ShownRecord], bytes],
+    progress: Progress,
     *,
     count_max: int | None,
 ) -> None:
-    printed_count = 0
     while await _drop_finished(consumer, ends):
-        left = POLL_RECORDS_MAX if count_max is None else min(POLL_RECORDS_MAX, count_max - printed_count)
+        left = POLL_RECORDS_MAX if count_max is None else min(POLL_RECORDS_MAX, count_max - progress.record_count)
         records = await consumer.poll(max_records=left, timeout_ms=POLL_TIMEOUT_MS)
         wanted = [each for each in records if ends is None or each.offset < ends[each.topic_partition]]
         sys.stdout.buffer.write(b"".join([show(_shown(record)) for record in wanted]))
         sys.stdout.buffer.flush()
-        printed_count += len(wanted)
-        if printed_count == count_max:
+        progress.add(len(wanted), sum(_size(record) for record in wanted))
+        if progress.record_count == count_max:
             return
 
 
@@ -181,6 +196,10 @@ async def _drop_finished(consumer: Consumer, ends: Mapping[TopicPartition, Offse
     if len(left) < len(consumer.assignment):
         consumer.assign(left)
     return bool(left)
+
+
+def _size(record: ConsumedRecord) -> int:
+    return len(record.key or b"") + len(record.value or b"")
 
 
 def _shown(record: ConsumedRecord) -> ShownRecord:

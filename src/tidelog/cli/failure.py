@@ -7,7 +7,8 @@ from typing import Final
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
+EXIT_INTERRUPTED: Final = 130  # as a shell reports a program ended by SIGINT
+EXIT_BROKEN_PIPE: Final = 141  # and by SIGPIPE
 
 
 class CommandFailed(Exception):

@@ -34,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `tidelog log` and of its verbs."""
     parser.epilog = _EXAMPLES
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    dump = verbs.add_parser(
-        "dump", help="describe files row by row", epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    dump = verbs.add_parser("dump", help="describe files row by row", epilog=_EXAMPLES)
     dump.add_argument("files", nargs="+", metavar="FILE")
     dump.add_argument("--records", action="store_true", help="also the records inside the batches of a segment")
     add_format_argument(dump)

@@ -1,6 +1,7 @@
 """Finds the command that was named, parses its arguments and turns its outcome into an exit code.
 
-Exit codes: 0 done, 1 failed, 2 misunderstood. Results go to stdout, everything else to stderr.
+Exit codes: 0 done, 1 failed, 2 misunderstood; 130 and 141 when Ctrl-C or the reader of our output ended it, as for any
+Unix program. Results go to stdout, everything else to stderr.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn, Protocol, cast
+from typing import Final, Protocol, cast
 
 from tidelog import __version__
-from tidelog.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, CommandFailed
+from tidelog.cli.failure import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, CommandFailed
+from tidelog.cli.parser import Parser
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,12 @@ class CommandModule(Protocol):
 
 COMMANDS: Final = (
     Command("up", "tidelog.cli.up", "run a broker in the foreground, ready to try"),
-    Command("broker", "tidelog.cli.broker", "run a broker from a configuration file, for a supervisor"),
+    Command("broker", "tidelog.cli.broker", "run a broker from a file, for a supervisor"),
     Command("produce", "tidelog.cli.produce", "send lines, files or JSON as records"),
     Command("consume", "tidelog.cli.consume", "print the records of a topic"),
-    Command("topics", "tidelog.cli.topics", "create, list, describe and delete topics"),
+    Command("topics", "tidelog.cli.topics", "create, list, describe, alter and delete topics"),
     Command("log", "tidelog.cli.log", "look into the files of a log (Tidelog's or Kafka's)"),
+    Command("completion", "tidelog.cli.completion", "make the Tab key complete all this"),
 )
 
 _EXAMPLES: Final = """\
@@ -60,7 +63,7 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    options = _parser(_named_command(arguments)).parse_args(arguments)
+    options = parser_for(arguments).parse_args(arguments)
     try:
         code: int = options.run(options)
         sys.stdout.flush()
@@ -72,8 +75,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of our output (head, less) has gone: there is nobody left to tell. Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
+        return EXIT_BROKEN_PIPE
     return code
+
+
+def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """A parser that understands the command these arguments name."""
+    return _parser(_named_command(arguments))
 
 
 def _named_command(arguments: Sequence[str]) -> Command | None:
@@ -83,28 +91,15 @@ def _named_command(arguments: Sequence[str]) -> Command | None:
 
 def _parser(named: Command | None) -> argparse.ArgumentParser:
     """The whole parser, with arguments only for the command that was named: the others are not even imported."""
-    parser = _Parser(
-        prog="tidelog",
-        description="A replicated log that speaks the Kafka wire protocol.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = Parser(
+        prog="tidelog", description="A replicated log that speaks the Kafka wire protocol.", epilog=_EXAMPLES
     )
     parser.add_argument("--version", action="version", version=f"tidelog {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="command")
     for command in COMMANDS:
-        subparser = commands.add_parser(
-            command.name, help=command.summary, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        subparser = commands.add_parser(command.name, help=command.summary)
         if command is named:
             module = cast("CommandModule", importlib.import_module(command.module))
             subparser.description = module.__doc__
             module.add_arguments(subparser)
     return parser
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says where help is to be had when it did not understand."""
-
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: {message}\ntry: {self.prog} --help\n")
-        raise SystemExit(EXIT_USAGE)

@@ -67,6 +67,8 @@ def parse_position(word: str) -> Position:
     """Read one position. Raises ValueError."""
     if word in _WORDS:
         return _WORDS[word]
+    if word == "stored":
+        raise ValueError("-o stored: offsets are stored for consumer groups, which are not there yet")
     if word.startswith("s@"):
         return AtTime(_number(word.removeprefix("s@"), word))
     if word.startswith("-"):

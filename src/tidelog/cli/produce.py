@@ -9,10 +9,12 @@ import argparse
 import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from tidelog.cli.arguments import (
     add_connection_arguments,
+    add_quiet_argument,
     checked,
     client_properties,
     escaped_bytes,
@@ -25,6 +27,7 @@ from tidelog.cli.read_records import RECORD_MAX_BYTES, InputRecord, InputRules, 
 if TYPE_CHECKING:
     import asyncio
 
+    from tidelog.cli.progress import Progress
     from tidelog.client import Producer, RecordMetadata
     from tidelog.runtime import Runtime
 
@@ -44,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `tidelog produce`."""
     parser.epilog = _EXAMPLES
     add_connection_arguments(parser)
-    parser.add_argument("-t", "--topic", required=True, help="where to; made by the broker if it is set to")
+    parser.add_argument(
+        "-t", "--topic", required=True, metavar="TOPIC", help="where to; made by the broker if it is set to"
+    )
     parser.add_argument(
         "-p", "--partition", type=whole_number(low=0, high=2**31 - 1, what="a partition"),
         help="send to this partition (default: by key, or whichever is convenient)",
@@ -64,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="print where each record ended up: TOPIC-PARTITION@OFFSET"
     )
+    add_quiet_argument(parser)
     parser.add_argument(
         "-l", "--lines", action="store_true", help="the files hold records with delimiters, not one record each"
     )
@@ -98,6 +104,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _produce(options: argparse.Namespace, runtime: Runtime) -> int:
     from tidelog.cli.connecting import PATIENCE
+    from tidelog.cli.progress import progress
     from tidelog.client import Producer, ProducerConfig
 
     more = {"max.block.ms": PATIENCE["max.block.ms"]}
@@ -106,7 +113,9 @@ async def _produce(options: argparse.Namespace, runtime: Runtime) -> int:
     if options.acks is not None:
         more["acks"] = options.acks
     properties = client_properties(options.bootstrap_server, options.properties, more.items())
-    outcome = _Outcome(is_verbose=options.verbose)
+    is_typed = not options.files and sys.stdin.isatty()
+    shown = progress("acknowledged", runtime.clock, is_wanted=not (options.quiet or options.verbose or is_typed))
+    outcome = _Outcome(shown, is_verbose=options.verbose)
     async with Producer.connect(ProducerConfig.from_properties(properties), runtime) as producer:
         try:
             await _send_all(options, producer, outcome)
@@ -127,7 +136,7 @@ async def _send_all(options: argparse.Namespace, producer: Producer, outcome: _O
             timestamp_ms=record.timestamp_ms,
             headers=record.headers,
         )
-        delivery.add_done_callback(outcome.note)
+        delivery.add_done_callback(partial(outcome.note, len(record.key or b"") + len(record.value or b"")))
         sent_count += 1
         if sent_count == options.count:
             return
@@ -136,23 +145,28 @@ async def _send_all(options: argparse.Namespace, producer: Producer, outcome: _O
 class _Outcome:
     """Counts what became of the records; names the first few that were lost."""
 
-    def __init__(self, *, is_verbose: bool) -> None:
+    def __init__(self, progress: Progress, *, is_verbose: bool) -> None:
+        self._progress = progress
         self._is_verbose = is_verbose
         self._failed_count = 0
 
-    def note(self, delivery: asyncio.Future[RecordMetadata]) -> None:
+    def note(self, size_bytes: int, delivery: asyncio.Future[RecordMetadata]) -> None:
         """One record's fate is known."""
-        failure = delivery.exception()
-        if failure is not None:
+        if delivery.cancelled():  # Ctrl-C
+            return
+        if (failure := delivery.exception()) is not None:
             self._failed_count += 1
             if self._failed_count <= FAILURES_SHOWN:
                 sys.stderr.write(f"tidelog produce: {failure}\n")
-        elif self._is_verbose:
+            return
+        self._progress.add(1, size_bytes)
+        if self._is_verbose:
             metadata = delivery.result()
             sys.stdout.write(f"{metadata.topic_partition}@{metadata.offset}\n")
 
     def report(self) -> int:
         """The exit code, after a last word about what was not shown."""
+        self._progress.end()
         if self._failed_count > FAILURES_SHOWN:
             sys.stderr.write(f"tidelog produce: {self._failed_count} records were not acknowledged\n")
         return EXIT_FAILED if self._failed_count else EXIT_OK

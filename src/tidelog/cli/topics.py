@@ -47,13 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _finish(listing, _list)
 
     describing = verbs.add_parser("describe", help="show partitions, leaders, replicas and offsets")
-    describing.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
+    describing.add_argument("names", nargs="*", metavar="TOPIC", help="which (default: all)")
     add_format_argument(describing)
     _finish(describing, _describe)
 
 
 def _add_create(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="NAME")
+    parser.add_argument("names", nargs="+", metavar="TOPIC")
     parser.add_argument(
         "-p", "--partitions", type=whole_number(low=1, high=100_000, what="a number of partitions"), default=-1, metavar="N",
         help="(default: the broker's num.partitions)",
@@ -72,7 +72,7 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="NAME")
+    parser.add_argument("names", nargs="+", metavar="TOPIC")
     parser.add_argument("--if-exists", action="store_true", help="one that is not there is fine")
     _finish(parser, _delete)
 
