@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 from tests.storage.support import CONFIG, NOW, batch, new_disk
 from tidelog.broker.flusher import DirectoryFlusher
 from tidelog.broker.housekeeping import Housekeeping
+from tidelog.broker.log_directories import open_directories
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.config import BrokerConfig
 from tidelog.model import TopicPartition
@@ -105,12 +106,32 @@ def test_leaving_waits_for_the_flush_under_way_before_it_begins_the_last_one() -
     asyncio.run(story())
 
 
+def world(disk: SimulatedDisk) -> Runtime:
+    return Runtime(
+        clock=RealClock(), disk=disk, network=RealNetwork(), randomness=RealRandomness(), metrics=RealMetrics()
+    )
+
+
+def test_d14_directory_that_fails_in_the_flush_after_recovery_leaves_the_others_working() -> None:
+    async def story() -> None:
+        disk = SimulatedDisk()
+        config = BrokerConfig.from_properties({"broker.id": "1", "log.dirs": "/a,/b"})
+        first, second = await open_directories(config, world(disk), "c")
+        log = first.open_log(TopicPartition("t", 0), CONFIG, now_ms=NOW)
+        log.append_as_leader(batch("a"), leader_epoch=0, now_ms=NOW)
+        first.release()
+        second.release()
+        disk.faults.fail("fsync", path="/a/t-0/*.log")
+        (left,) = await open_directories(config, world(disk), "c")
+        assert left.path == "/b"
+
+    asyncio.run(story())
+
+
 def test_chore_that_is_cancelled_ends_after_its_work_in_the_thread() -> None:
     async def story() -> None:
         disk = HeldDisk()
-        runtime = Runtime(
-            clock=RealClock(), disk=disk, network=RealNetwork(), randomness=RealRandomness(), metrics=RealMetrics()
-        )
+        runtime = world(disk)
         config = BrokerConfig.from_properties({"broker.id": "1", "log.dirs": "/data"})
         replicas = ReplicaManager(config, runtime)
         async with replicas.running("c"):

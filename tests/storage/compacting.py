@@ -32,6 +32,7 @@ from tidelog.storage.compaction_plan import (
     plan_compaction,
 )
 from tidelog.storage.names import LOG, file_name
+from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.producer_state import FinishedTransaction, ProducerStates
 from tidelog.storage.segment import Segment
 from tidelog.storage.swap import commit_swap, resolve_interrupted_swaps
@@ -85,7 +86,7 @@ class Bench:
 
     def add_segment(self, *batches: bytearray, leader_epoch: int = 0) -> None:
         """Write a sealed segment."""
-        segment = Segment(self.disk, DIRECTORY, self.next_offset, index_interval_bytes=64)
+        segment = Segment(OpenFiles(self.disk), DIRECTORY, self.next_offset, index_interval_bytes=64)
         self.segments.append(self.next_offset)
         for data in batches:
             stamp(data, 0, base_offset=self.next_offset, leader_epoch=leader_epoch)

@@ -15,6 +15,8 @@ from tidelog.simulation.disk_faults import PowerCut
 from tidelog.simulation.disk_image import Loss
 from tidelog.storage import PartitionLog, Segment
 from tidelog.storage.names import CLEANED, SEGMENT_SUFFIXES
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.scan import scan_batches
 
 KEEP = replace(SMALL, retention_ms=None, retention_bytes=None, file_delete_delay_ms=1000)
 
@@ -193,9 +195,9 @@ def test_r10_full_truncation_to_a_lower_offset_survives_a_crash(seed: int) -> No
 def clean(disk: SimulatedDisk, log: PartitionLog, into: dict[int, list[int]]) -> None:
     """Write `.cleaned` segments that keep these offsets, as the cleaner does."""
     for base, offsets in into.items():
-        fresh = Segment(disk, DIRECTORY, base, index_interval_bytes=0, state=CLEANED)
+        fresh = Segment(OpenFiles(disk), DIRECTORY, base, index_interval_bytes=0, state=CLEANED)
         for segment in log.segments:
-            for found in segment.scan_batches():
+            for found in scan_batches(segment.file, 0, segment.size):
                 if found.header.base_offset in offsets:
                     fresh.write([found.data])
                     header = found.header

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from concurrent.futures import Executor
 
 from tidelog.broker.flusher import perform_all
 from tidelog.config import BrokerConfig, LogConfig
@@ -39,11 +40,13 @@ async def open_directories(config: BrokerConfig, runtime: Runtime, cluster_id: s
 
     async def opened(path: str) -> LogDirectory | StorageFailure:
         try:
-            thread = runtime.disk.threads(path)
-            return await loop.run_in_executor(thread, _open, config, runtime, path, cluster_id)
+            threads = runtime.disk.threads(path)
+            directory = await loop.run_in_executor(threads, _open, config, runtime, path, cluster_id)
+            await _flush_recovered(directory, threads)
         except StorageFailure as failure:
             logger.error("log directory failed", extra=fields(directory=path, reason=failure))
             return failure
+        return directory
 
     async with asyncio.TaskGroup() as tasks:
         opening = [tasks.create_task(opened(path)) for path in config.log_dirs]
@@ -52,17 +55,19 @@ async def open_directories(config: BrokerConfig, runtime: Runtime, cluster_id: s
     failures = [result for result in results if isinstance(result, StorageFailure)]
     if not directories:
         raise failures[0]
-    await _flush_recovered(runtime, directories)
     return directories
 
 
-async def _flush_recovered(runtime: Runtime, directories: list[LogDirectory]) -> None:
+async def _flush_recovered(directory: LogDirectory, threads: Executor) -> None:
     """Make durable what a crash left in the page cache, before anybody reads it: a record that was seen must not vanish."""
-    for directory in directories:
+    try:
         found = [(log, flush) for log in directory.logs.values() if (flush := log.start_flush()) is not None]
-        await perform_all(runtime.disk.threads(directory.path), [flush for _, flush in found])
-        for log, flush in found:
-            log.on_flushed(flush)
+        await perform_all(threads, [flush for _, flush in found])
+    except StorageFailure:
+        directory.release()
+        raise
+    for log, flush in found:
+        log.on_flushed(flush)
 
 
 def _open(config: BrokerConfig, runtime: Runtime, path: str, cluster_id: str) -> LogDirectory:

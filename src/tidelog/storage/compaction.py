@@ -29,6 +29,7 @@ from tidelog.runtime.disk import Buffer
 from tidelog.storage.compaction_plan import CompactionPlan
 from tidelog.storage.key_offsets import KeyOffsets
 from tidelog.storage.names import CLEANED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, file_name
+from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.scan import ScannedBatch, scan_batches, scan_headers
 from tidelog.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from tidelog.storage.transaction_index import AbortedEntry
@@ -180,7 +181,9 @@ def _rewrite(disk: Disk, plan: CompactionPlan, group: Sequence[Offset], judge: _
         path = _path(plan.directory, group[0], suffix + CLEANED)
         if disk.exists(path):
             disk.unlink(path)  # of an attempt that did not come to its end
-    target = Segment(disk, plan.directory, group[0], index_interval_bytes=plan.index_interval_bytes, state=CLEANED)
+    target = Segment(
+        OpenFiles(disk), plan.directory, group[0], index_interval_bytes=plan.index_interval_bytes, state=CLEANED
+    )
     try:
         writer = _Writer(target)
         for base in group:

@@ -39,6 +39,7 @@ from tidelog.storage.names import (
     STRAY_DIRECTORY,
     parse_partition_directory,
 )
+from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.truncation_point import read_truncation_point, write_truncation_point
 from tidelog.storage.values import DirectoryHealth, Opening, Retired
 
@@ -124,6 +125,7 @@ class LogDirectory:
         self._lock = lock
         self.path: Final = path
         self.health: Final = DirectoryHealth()
+        self._files = OpenFiles(disk)
         self.is_clean = False
         """Whether the last shutdown was clean, so that logs need no recovery."""
         self.last_broker_epoch = -1
@@ -192,6 +194,7 @@ class LogDirectory:
             is_clean=self.is_clean,
             topic_id=topic_id,
             health=self.health,
+            files=self._files,
         )
         outdated = self._outdated.get(topic_partition)
         if outdated is not None:

@@ -24,6 +24,7 @@ class Durability:
     __slots__ = (
         "_directory",
         "_disk",
+        "_flushed",
         "_health",
         "_oldest_unflushed_ms",
         "_outstanding",
@@ -59,6 +60,7 @@ class Durability:
         self.is_directory_unflushed = False
         self._oldest_unflushed_ms: TimestampMs | None = None
         self._outstanding: list[Flush] = []
+        self._flushed: list[Segment] = []
         self._to_close: list[Segment] = []
 
     def restart(self, log_end_offset: Offset, recovery_point: Offset) -> None:
@@ -126,9 +128,7 @@ class Durability:
         for file in flush.close_after:
             file.close()
         self._close_waiting()
-        if not self._outstanding:
-            for segment in flush.sealed:
-                segment.close_indexes()
+        self._flushed.extend(flush.sealed)
         if not flush.is_performed:
             self.are_epochs_unflushed = self.is_wanted = True
             return
@@ -153,6 +153,16 @@ class Durability:
             self.flush_messages = flush_messages
             self.settled_end_offset = self.flushed_end_offset
         self.settle(log_end_offset)
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether the thread holds files of the log."""
+        return bool(self._outstanding)
+
+    def take_flushed(self) -> list[Segment]:
+        """The sealed segments whose files a flush has held and holds no more."""
+        flushed, self._flushed = self._flushed, []
+        return flushed
 
     def let_go(self, segments: Iterable[Segment]) -> None:
         """Close segments' files, as soon as no flush holds them."""

@@ -11,7 +11,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from tidelog.runtime import Disk, DiskFull, File, FileMissing
+from tidelog.runtime import DiskFull, File, FileMissing
+from tidelog.storage.open_files import LazyFile, OpenFiles
 
 E = TypeVar("E", bound=NamedTuple)
 
@@ -22,14 +23,14 @@ _READ_ENTRIES: Final = 4096
 class EntryFile(Generic[E]):
     """Entries in order, `stored` of them in the file and the rest in `tail`. The file is opened when needed and made when written."""
 
-    __slots__ = ("_disk", "_file", "_layout", "_make", "path", "stored", "tail")
+    __slots__ = ("_layout", "_make", "lazy_file", "stored", "tail")
 
-    def __init__(self, disk: Disk, path: str, layout: struct.Struct, make: Callable[[tuple[int, ...]], E]) -> None:
-        self._disk = disk
+    def __init__(
+        self, files: OpenFiles, path: str, layout: struct.Struct, make: Callable[[tuple[int, ...]], E]
+    ) -> None:
         self._layout = layout
         self._make = make
-        self._file: File | None = None
-        self.path = path
+        self.lazy_file = LazyFile(files, path)
         self.stored = 0
         self.tail: list[E] = []
 
@@ -111,15 +112,7 @@ class EntryFile(Generic[E]):
 
     def file(self, *, create: bool = False) -> File:
         """The open file; raises FileMissing unless `create`."""
-        if self._file is None:
-            self._file = self._disk.open(self.path, create=create)
-        return self._file
-
-    def close(self) -> None:
-        """Give the descriptor back; the next use opens the file again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        return self.lazy_file.use(create=create)
 
     def _spill_if_there_is_space(self) -> None:
         try:

@@ -19,6 +19,7 @@ from tidelog.storage.checkpoints import DamagedCheckpoint, EpochStart, decode_ep
 from tidelog.storage.epoch_cache import LeaderEpochCache
 from tidelog.storage.floors import Floors, begin_floors, read_floors
 from tidelog.storage.names import LEADER_EPOCH_CHECKPOINT, LOG, SEGMENT_SUFFIXES, parse_file_name
+from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.producer_state import ProducerStates
 from tidelog.storage.scan import ScannedBatch, read_batch, scan_batches, scan_headers
 from tidelog.storage.segment import RELATIVE_OFFSET_MAX, Segment
@@ -49,8 +50,9 @@ class LoadedLog:
     are_names_changed: bool = False
 
 
-def load_log(disk: Disk, directory: str, config: LogConfig, opening: Opening, now_ms: TimestampMs) -> LoadedLog:
+def load_log(files: OpenFiles, directory: str, config: LogConfig, opening: Opening, now_ms: TimestampMs) -> LoadedLog:
     """Open what is in `directory`, or begin an empty log there."""
+    disk = files.disk
     truncated_to = read_truncation_point(disk, directory)
     if truncated_to is not None and not opening.is_clean:
         opening = replace(
@@ -65,7 +67,7 @@ def load_log(disk: Disk, directory: str, config: LogConfig, opening: Opening, no
         log_start_offset=max(opening.log_start_offset, floors.log_start_offset),
     )
     _remove_segments_before(disk, directory, floors.log_start_offset)
-    return _Loader(disk, directory, config, opening, now_ms).load()
+    return _Loader(files, directory, config, opening, now_ms).load()
 
 
 def _remove_segments_before(disk: Disk, directory: str, floor: Offset) -> None:
@@ -79,8 +81,11 @@ def _remove_segments_before(disk: Disk, directory: str, floor: Offset) -> None:
 
 
 class _Loader:
-    def __init__(self, disk: Disk, directory: str, config: LogConfig, opening: Opening, now_ms: TimestampMs) -> None:
-        self._disk = disk
+    def __init__(
+        self, files: OpenFiles, directory: str, config: LogConfig, opening: Opening, now_ms: TimestampMs
+    ) -> None:
+        self._files = files
+        self._disk = files.disk
         self._directory = directory
         self._config = config
         self._opening = opening
@@ -135,7 +140,8 @@ class _Loader:
         self._are_names_changed = True
 
     def _segment(self, base_offset: Offset) -> Segment:
-        return Segment(self._disk, self._directory, base_offset, index_interval_bytes=self._config.index_interval_bytes)
+        interval = self._config.index_interval_bytes
+        return Segment(self._files, self._directory, base_offset, index_interval_bytes=interval)
 
     def _read_epochs(self) -> list[EpochStart] | None:
         try:
@@ -164,9 +170,7 @@ class _Loader:
         if segment.size == 0:
             segment.begin_rebuild()
             return True
-        is_sound = segment.load_indexes(end_offset)
-        segment.close_indexes()
-        return is_sound
+        return segment.load_indexes(end_offset)
 
     def _first_to_recover(self, *, is_tail_sound: bool) -> int:
         """Number of the first segment to be read and checked whole; after a clean shutdown none, or a last one that is damaged."""

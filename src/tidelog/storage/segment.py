@@ -10,21 +10,15 @@ from typing import Final
 
 from tidelog.model import NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader, CorruptBatch
-from tidelog.runtime import Disk, File, FileMissing
+from tidelog.runtime import File
 from tidelog.runtime.disk import Buffer
-from tidelog.storage.names import (
-    DELETED,
-    LOG,
-    OFFSET_INDEX,
-    SEGMENT_SUFFIXES,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-    file_name,
-)
-from tidelog.storage.offset_index import OffsetIndex
-from tidelog.storage.scan import ScannedBatch, locate, scan_batches, scan_headers
-from tidelog.storage.time_index import TimeIndex
-from tidelog.storage.transaction_index import TransactionIndex
+from tidelog.storage.entry_file import EntryFile
+from tidelog.storage.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, file_name
+from tidelog.storage.offset_index import OffsetEntry, OffsetIndex
+from tidelog.storage.open_files import LazyFile, OpenFiles
+from tidelog.storage.scan import locate, scan_headers
+from tidelog.storage.time_index import TimeEntry, TimeIndex
+from tidelog.storage.transaction_index import AbortedEntry, TransactionIndex
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _HINTS_MAX: Final = 256
@@ -34,8 +28,8 @@ class Segment:
     """Batches with offsets in [base offset, base offset of the next segment)."""
 
     __slots__ = (
-        "_disk",
         "_file",
+        "_files",
         "_first_timestamp_ms",
         "_hints",
         "_older_hints",
@@ -53,17 +47,17 @@ class Segment:
     )
 
     def __init__(
-        self, disk: Disk, directory: str, base_offset: Offset, *, index_interval_bytes: int, state: str = ""
+        self, files: OpenFiles, directory: str, base_offset: Offset, *, index_interval_bytes: int, state: str = ""
     ) -> None:
-        self._disk = disk
+        self._files = files
         self.directory = directory
         self.base_offset = base_offset
         self.index_interval_bytes = index_interval_bytes
-        self._file: File = disk.open(self.path(LOG) + state, create=True)
-        self.offset_index = OffsetIndex(disk, self.path(OFFSET_INDEX) + state, base_offset)
-        self.time_index = TimeIndex(disk, self.path(TIME_INDEX) + state, base_offset)
-        self.transaction_index = TransactionIndex(disk, self.path(TRANSACTION_INDEX) + state)
-        self.size = self._file.size()
+        self._file = LazyFile(files, self.path(LOG) + state)
+        self.offset_index = OffsetIndex(files, self.path(OFFSET_INDEX) + state, base_offset)
+        self.time_index = TimeIndex(files, self.path(TIME_INDEX) + state, base_offset)
+        self.transaction_index = TransactionIndex(files, self.path(TRANSACTION_INDEX) + state)
+        self.size = self._file.use(create=True).size()
         self.created_ms: TimestampMs = 0
         self.largest_timestamp_ms: TimestampMs = NO_TIMESTAMP
         self.offset_of_largest_timestamp: Offset = NO_OFFSET
@@ -78,8 +72,8 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The batches."""
-        return self._file
+        """The batches. Open until others need the descriptor, so not to be kept; for as long as the segment is held."""
+        return self._file.use()
 
     def path(self, suffix: str) -> str:
         """Where the file with this suffix is."""
@@ -105,7 +99,7 @@ class Segment:
         # The interval may have been another when the entries were made; then they lie farther apart.
         unindexed_max = max(self.index_interval_bytes, self.offset_index.last_distance())
         try:
-            for _, header in scan_headers(self._file, self.offset_index.last_position(), self.size):
+            for _, header in scan_headers(self.file, self.offset_index.last_position(), self.size):
                 if unindexed > unindexed_max or header.max_timestamp > self.largest_timestamp_ms:
                     return False
                 unindexed += header.size
@@ -118,7 +112,7 @@ class Segment:
         next_offset = self.base_offset
         position = self.offset_index.last_position()
         self._unindexed_bytes = 0
-        for at, header in scan_headers(self._file, position, self.size):
+        for at, header in scan_headers(self.file, position, self.size):
             self._note_timestamp(header.max_timestamp, header.last_offset)
             self._unindexed_bytes += header.size
             self._hints[header.base_offset] = at
@@ -137,7 +131,7 @@ class Segment:
 
     def write(self, chunks: Sequence[Buffer]) -> None:
         """Put bytes at the end of the file; they belong to the segment once each of their batches is noted."""
-        self._file.pwrite(self.size, chunks)
+        self._file.use().pwrite(self.size, chunks)
 
     def note(self, base_offset: Offset, last_offset: Offset, max_timestamp_ms: TimestampMs, size: int) -> None:
         """The next `size` bytes of the file are a batch."""
@@ -164,34 +158,27 @@ class Segment:
         if position is None:
             position = self._older_hints.get(offset)
             if position is None:
-                return locate(self._file, self.offset_index.position_before(offset), self.size, offset)
+                position = self.offset_index.position_before(offset)
+                return locate(self._file.use(), position, self.size, offset)
         return position
-
-    def end_before(self, offset: Offset) -> int:
-        """Position after the last batch that ends before `offset`. Raises CorruptBatch."""
-        position = self.locate(offset)
-        return self.size if position is None else position
 
     def read(self, position: int, end: int, max_bytes: int, *, at_least_one: bool) -> bytes:
         """Up to `max_bytes` of [position, end), but if `at_least_one` no less than the first batch. Raises CorruptBatch."""
         if position >= end:
             return b""
-        data = self._file.pread(position, min(max_bytes, end - position)) if max_bytes > 0 else b""
-        prefix = data if len(data) >= LENGTH_OVERHEAD else self._file.pread(position, LENGTH_OVERHEAD)
+        file = self._file.use()
+        data = file.pread(position, min(max_bytes, end - position)) if max_bytes > 0 else b""
+        prefix = data if len(data) >= LENGTH_OVERHEAD else file.pread(position, LENGTH_OVERHEAD)
         first_size = LENGTH_OVERHEAD + int.from_bytes(prefix[8:12], "big", signed=True)
         if not HEADER_SIZE <= first_size <= end - position:
             raise CorruptBatch(f"no batch at {position} of {self._file.path}")
         if first_size <= len(data):
             return data
-        return self._file.pread(position, first_size) if at_least_one else b""
+        return file.pread(position, first_size) if at_least_one else b""
 
     def scan_headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Every batch header from the boundary `position` on. Raises CorruptBatch."""
-        return scan_headers(self._file, position, self.size)
-
-    def scan_batches(self, position: int = 0) -> Iterator[ScannedBatch]:
-        """Every batch from the boundary `position` on. Raises CorruptBatch."""
-        return scan_batches(self._file, position, self.size)
+        return scan_headers(self.file, position, self.size)
 
     def first_timestamp_ms(self) -> TimestampMs:
         """Largest timestamp of the first batch, -1 without one: where the time until the next roll is counted from."""
@@ -208,7 +195,7 @@ class Segment:
     def seal(self) -> None:
         """No more appends: the last word in the time index, and all indexes in their files."""
         self.time_index.maybe_append(self.largest_timestamp_ms, self.offset_of_largest_timestamp)
-        for entries in (self.offset_index.entries, self.time_index.entries, self.transaction_index.entries):
+        for entries in self._entries():
             entries.spill()
         self._hints, self._older_hints = {}, {}
 
@@ -224,8 +211,9 @@ class Segment:
             return self._truncate(0, self.base_offset)
 
     def _truncate(self, position: int, offset: Offset) -> Offset:
-        self._file.truncate(position)
-        self._file.fsync()  # Else a crash may bring the rest back, behind batches written since.
+        file = self._file.use()
+        file.truncate(position)
+        file.fsync()  # Else a crash may bring the rest back, behind batches written since.
         self.size = position
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.truncate_to(offset)
@@ -235,35 +223,34 @@ class Segment:
         return self.load_tail()
 
     def files(self) -> list[File]:
-        """All files of a sealed segment, opened, for a flush."""
-        indexes = (self.offset_index.entries, self.time_index.entries, self.transaction_index.entries)
-        return [self._file, *(entries.file(create=True) for entries in indexes)]
+        """All files of a sealed segment, open until `rest`, for a flush."""
+        self._file.hold()
+        for entries in self._entries():
+            entries.lazy_file.hold()
+        return [self._file.use(), *(entries.file(create=True) for entries in self._entries())]
+
+    def hold(self) -> None:
+        """Keep the batches open: the segment is written to."""
+        self._file.hold()
+
+    def rest(self) -> None:
+        """Nobody writes or flushes the segment: its files are open only while they are used now and then."""
+        self._file.release()
+        for entries in self._entries():
+            entries.lazy_file.release()
 
     def close(self) -> None:
         """Give the descriptors back."""
         self._file.close()
-        self.close_indexes()
-
-    def close_indexes(self) -> None:
-        """Give back the descriptors of the indexes, which open again by themselves."""
-        for entries in (self.offset_index.entries, self.time_index.entries, self.transaction_index.entries):
-            entries.close()
+        for entries in self._entries():
+            entries.lazy_file.close()
 
     def mtime_ms(self) -> TimestampMs:
         """When the file was last written: the age of a segment whose batches carry no timestamps."""
-        return self._disk.mtime_ms(self._file.path)
+        return self._files.disk.mtime_ms(self._file.path)
 
-    def retire(self) -> list[str]:
-        """Rename the files so that nobody takes them for the log's any more; their new paths, to be unlinked later."""
-        retired = []
-        for suffix in SEGMENT_SUFFIXES:
-            path = self.path(suffix)
-            try:
-                self._disk.rename(path, path + DELETED)
-            except FileMissing:
-                continue
-            retired.append(path + DELETED)
-        return retired
+    def _entries(self) -> tuple[EntryFile[OffsetEntry], EntryFile[TimeEntry], EntryFile[AbortedEntry]]:
+        return self.offset_index.entries, self.time_index.entries, self.transaction_index.entries
 
     def _note_timestamp(self, timestamp_ms: TimestampMs, offset: Offset) -> None:
         if timestamp_ms > self.largest_timestamp_ms:

@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
 
 from tidelog.config import LogConfig
 from tidelog.model import Offset, TimestampMs, invariant
-from tidelog.runtime import Disk, DiskFull
+from tidelog.runtime import DiskFull, FileMissing, StorageFailure
 from tidelog.storage.durability import Durability
 from tidelog.storage.floors import Floors, raise_floors
+from tidelog.storage.names import DELETED, SEGMENT_SUFFIXES
+from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.segment import Segment
 from tidelog.storage.swap import commit_swap, finish_swap
 from tidelog.storage.values import Retired
-
-_WARM_MAX: Final = 4
-"""Sealed segments per log whose indexes stay open after they were looked into."""
 
 
 class SegmentList:
     """At least one segment; the last one is `active` and takes the appends. Raises StorageFailure, for the log to judge."""
 
-    __slots__ = ("_directory", "_disk", "_durability", "_retired", "_warm", "active", "all", "bases", "config")
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_durability",
+        "_files",
+        "_held",
+        "_retired",
+        "active",
+        "all",
+        "bases",
+        "config",
+    )
 
     def __init__(
-        self, disk: Disk, directory: str, segments: list[Segment], durability: Durability, config: LogConfig
+        self, files: OpenFiles, directory: str, segments: list[Segment], durability: Durability, config: LogConfig
     ) -> None:
-        self._disk = disk
+        self._files = files
+        self._disk = files.disk
         self._directory = directory
         self._durability = durability
         self._retired: list[Retired] = []
-        self._warm: list[Segment] = []
+        self._held: list[Segment] = []  # The active segment, and those that were until a flush has covered them.
         self.config = config
         self._set(segments)
 
@@ -39,6 +49,9 @@ class SegmentList:
         self.all = segments
         self.bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
+        self.active.hold()
+        if self.active not in self._held:
+            self._held.append(self.active)
 
     def from_offset(self, offset: Offset) -> list[Segment]:
         """The segment that may hold `offset`, and those after it."""
@@ -61,15 +74,14 @@ class SegmentList:
         number = bisect_right(self.bases, segment.base_offset)
         return number < len(self.bases) and self.bases[number] <= offset
 
-    def warm(self, segment: Segment) -> None:
-        """A sealed segment was looked into: its indexes stay open for a while, those of others close."""
-        if segment is self.active or segment in self._warm:
+    def rest_flushed(self) -> None:
+        """After a flush: sealed segments that no flush is to cover any more need not stay open."""
+        if self._durability.is_flushing:
             return
-        self._warm.append(segment)
-        if len(self._warm) > _WARM_MAX:
-            coldest = self._warm.pop(0)
-            if coldest is not self.active and coldest not in self._durability.sealed:
-                coldest.close_indexes()
+        for segment in [*self._held, *self._durability.take_flushed()]:
+            if segment is not self.active and segment not in self._durability.sealed:
+                segment.rest()
+        self._held = [segment for segment in self._held if segment is self.active or segment in self._durability.sealed]
 
     def begin(self, base_offset: Offset, now_ms: TimestampMs) -> None:
         """Go on in a new segment; the old one has been sealed."""
@@ -111,7 +123,10 @@ class SegmentList:
     def restart(self, offset: Offset, now_ms: TimestampMs) -> None:
         """Drop every segment and begin an empty one, durably."""
         self._retire_durably(self.all, now_ms)
-        self._set([self._new(offset, now_ms)])
+        try:
+            self._set([self._new(offset, now_ms)])
+        except DiskFull as full:  # This one does not pass: the log has no segment left to go on with.
+            raise StorageFailure(full.operation, full.path, full.reason) from full
         self._disk.fsync_dir(self._directory)
 
     def replace(self, *, cleaned: Sequence[Offset], replaced: Sequence[Offset], now_ms: TimestampMs) -> None:
@@ -143,22 +158,30 @@ class SegmentList:
 
     def _open(self, base_offset: Offset) -> Segment:
         interval = self.config.index_interval_bytes
-        return Segment(self._disk, self._directory, base_offset, index_interval_bytes=interval)
+        return Segment(self._files, self._directory, base_offset, index_interval_bytes=interval)
 
     def _open_swapped(self, base_offset: Offset, end_offset: Offset) -> Segment:
         segment = self._open(base_offset)
         segment.created_ms = segment.mtime_ms()
         invariant(segment.size == 0 or segment.load_indexes(end_offset), "the cleaner leaves sound indexes")
-        segment.close_indexes()
         return segment
 
     def _retire(self, segment: Segment, now_ms: TimestampMs) -> None:
         """Take a segment's files out of sight, to be unlinked after file.delete.delay.ms."""
         not_before_ms = now_ms + self.config.file_delete_delay_ms
         self._durability.are_names_unflushed = True
-        self._retired.extend(Retired(path, not_before_ms) for path in segment.retire())
-        self._warm = [other for other in self._warm if other is not segment]
+        self._retired.extend(Retired(path, not_before_ms) for path in self._renamed(segment))
+        self._held = [other for other in self._held if other is not segment]
         self._durability.let_go((segment,))
+
+    def _renamed(self, segment: Segment) -> Iterator[str]:
+        for suffix in SEGMENT_SUFFIXES:
+            path = segment.path(suffix)
+            try:
+                self._disk.rename(path, path + DELETED)
+            except FileMissing:
+                continue
+            yield path + DELETED
 
     def _retire_durably(self, gone: Sequence[Segment], now_ms: TimestampMs) -> None:
         """The last one first and each made durable, so that a crash in between leaves no hole."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tidelog.model import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicId
 from tidelog.runtime import StorageFailure
+from tidelog.storage.open_files import OpenFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,8 @@ class Opening:
     topic_id: TopicId | None = None
     health: DirectoryHealth = field(default_factory=lambda: DirectoryHealth())
     """Shared by all logs of the directory."""
+    files: OpenFiles | None = None
+    """Shared likewise; a log that is given none has its own."""
 
 
 class Appended(NamedTuple):
