@@ -1,4 +1,7 @@
-"""Brokers and tools shared by the compatibility tests: one process each per session."""
+"""Brokers and tools shared by the compatibility tests: one process each per session.
+
+The brokers keep records for ever, because the tests send some with times of long ago, which retention would delete under their feet.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from tests.compatibility.processes import TidelogProcess
 @pytest.fixture(scope="session")
 def tidelog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TidelogProcess]:
     """A Tidelog broker as a user starts it; tests share it and use topics of their own."""
-    with TidelogProcess(tmp_path_factory.mktemp("tidelog") / "data") as process:
+    with TidelogProcess(tmp_path_factory.mktemp("tidelog") / "data", "-X", "log.retention.ms=-1") as process:
         yield process
 
 
 @pytest.fixture(scope="session")
 def kafka(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
     """An Apache Kafka broker; tests share it and use topics of their own."""
-    with KafkaProcess(tmp_path_factory.mktemp("kafka")) as process:
+    with KafkaProcess(tmp_path_factory.mktemp("kafka"), properties={"log.retention.ms": "-1"}) as process:
         yield process
 
 
