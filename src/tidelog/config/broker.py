@@ -198,7 +198,7 @@ class BrokerConfig:
 
     # Segments, retention, flushing.
     log_segment_bytes: int = setting(
-        "log.segment.bytes", integer(14), "1073741824", "Largest size of one segment file.", read_by="storage.log",
+        "log.segment.bytes", integer(14), "1073741824", "Largest size of one segment file.", read_by="storage.log_appending",
         dynamic=True
     )
     log_roll_ms: int = setting(
@@ -212,7 +212,7 @@ class BrokerConfig:
     )
     log_index_size_max_bytes: int = setting(
         "log.index.size.max.bytes", integer(4), "10485760", "Largest size of an offset or time index.",
-        read_by="storage.log", dynamic=True
+        read_by="storage.log_appending", dynamic=True
     )
     log_index_interval_bytes: int = setting(
         "log.index.interval.bytes", integer(0), "4096", "Bytes of log between two index entries.", read_by="storage.segment_list",
@@ -248,7 +248,7 @@ class BrokerConfig:
     )
     log_flush_interval_ms: int | None = setting(
         "log.flush.interval.ms", optional_integer(0, none=LONG_MAX), str(LONG_MAX),
-        "Time after which unflushed records are flushed; the largest long leaves it to the system.", read_by="storage.log",
+        "Time after which unflushed records are flushed; the largest long leaves it to the system.", read_by="storage.log_state",
         dynamic=True
     )
     log_flush_scheduler_interval_ms: int = setting(
