@@ -14,12 +14,24 @@ from tidelog.records import RecordBatchBuilder
 from tidelog.wire.api import API_TABLE, ApiKey
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidelog.wire.messages.describe_cluster import DescribeClusterRequest
+from tidelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from tidelog.wire.messages.describe_producers import DescribeProducersRequest
+from tidelog.wire.messages.describe_producers import TopicRequest as ProducersOfTopic
+from tidelog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
+from tidelog.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tidelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 pytestmark = pytest.mark.slow
@@ -164,6 +176,75 @@ def check_find_coordinator(conversation: Conversation, version: int, topic: str)
     assert {row.error_code for row in answer.coordinators} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
+def check_delete_records(conversation: Conversation, version: int, topic: str) -> None:
+    for _ in range(2):
+        conversation.ask(produced(conversation, 12, topic), 12)
+    for asked, answered in (
+        (1, (ErrorCode.NONE, 1)),
+        (-1, (ErrorCode.NONE, 2)),
+        (3, (ErrorCode.OFFSET_OUT_OF_RANGE, -1)),
+    ):
+        partition = DeleteRecordsPartition(partition_index=0, offset=asked)
+        request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=topic, partitions=(partition,)),))
+        (result,) = conversation.ask(request, version).topics
+        assert (result.partitions[0].error_code, result.partitions[0].low_watermark) == answered
+
+
+def check_offset_for_leader_epoch(conversation: Conversation, version: int, topic: str) -> None:
+    conversation.ask(produced(conversation, 12, topic), 12)
+    for epoch, answered in ((0, (0, 1)), (5, (-1, -1))):
+        asked = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic=topic, partitions=(asked,)),))
+        (found,) = conversation.ask(request, version).topics
+        (partition,) = found.partitions
+        assert (found.topic, partition.error_code) == (topic, ErrorCode.NONE)
+        assert (partition.leader_epoch, partition.end_offset) == answered
+
+
+def check_describe_cluster(conversation: Conversation, version: int, _topic: str) -> None:
+    answer = conversation.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), version)
+    assert (answer.error_code, answer.controller_id, len(answer.cluster_id)) == (ErrorCode.NONE, 1, 22)
+    assert [(broker.broker_id, broker.is_fenced) for broker in answer.brokers] == [(1, False)]
+    assert answer.cluster_authorized_operations > 0
+
+
+def check_describe_log_dirs(conversation: Conversation, version: int, topic: str) -> None:
+    conversation.ask(produced(conversation, 12, topic), 12)
+    asked = DescribeLogDirsRequest(topics=(DescribableLogDirTopic(topic=topic, partitions=(0, 1)),))
+    (directory,) = conversation.ask(asked, version).results
+    assert directory.error_code is ErrorCode.NONE
+    ((partition,),) = [found.partitions for found in directory.topics]
+    assert (partition.partition_index, partition.partition_size > 61, partition.offset_lag) == (0, True, 0)
+    assert (directory.total_bytes > directory.usable_bytes > 0) == (version >= 4)
+    (everything,) = conversation.ask(DescribeLogDirsRequest(topics=None), version).results
+    assert topic in {found.name for found in everything.topics}
+
+
+def check_describe_topic_partitions(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id = topic_id_of(conversation, topic)
+    asked = DescribeTopicPartitionsRequest(topics=(TopicRequest(name=topic),))
+    answer = conversation.ask(asked, version)
+    (found,) = answer.topics
+    assert (found.error_code, found.name, found.topic_id) == (ErrorCode.NONE, topic, topic_id)
+    assert [(row.partition_index, row.leader_id, row.isr_nodes) for row in found.partitions] == [(0, 1, (1,))]
+    assert answer.next_cursor is None
+
+
+def check_describe_producers(conversation: Conversation, version: int, topic: str) -> None:
+    conversation.ask(produced(conversation, 12, topic), 12)
+    asked = DescribeProducersRequest(topics=(ProducersOfTopic(name=topic, partition_indexes=(0,)),))
+    (found,) = conversation.ask(asked, version).topics
+    assert [(row.error_code, row.active_producers) for row in found.partitions] == [(ErrorCode.NONE, ())]
+
+
+def check_list_config_resources(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id_of(conversation, topic)
+    answer = conversation.ask(ListConfigResourcesRequest(), version)
+    assert answer.error_code is ErrorCode.NONE
+    listed = {(row.resource_type, row.resource_name) for row in answer.config_resources}
+    assert ({(2, topic), (4, "1")} <= listed) == (version >= 1)
+
+
 CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.PRODUCE: check_produce,
     ApiKey.FETCH: check_fetch,
@@ -174,4 +255,11 @@ CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.DELETE_TOPICS: check_delete_topics,
     ApiKey.INIT_PRODUCER_ID: check_init_producer_id,
     ApiKey.FIND_COORDINATOR: check_find_coordinator,
+    ApiKey.DELETE_RECORDS: check_delete_records,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: check_offset_for_leader_epoch,
+    ApiKey.DESCRIBE_CLUSTER: check_describe_cluster,
+    ApiKey.DESCRIBE_LOG_DIRS: check_describe_log_dirs,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: check_describe_topic_partitions,
+    ApiKey.DESCRIBE_PRODUCERS: check_describe_producers,
+    ApiKey.LIST_CONFIG_RESOURCES: check_list_config_resources,
 }

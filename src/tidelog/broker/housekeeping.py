@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.config import BrokerConfig
+from tidelog.model import TimestampMs
+from tidelog.partition import Partition
 from tidelog.runtime import DiskFull, Runtime, StorageFailure
 from tidelog.runtime.logs import fields
 from tidelog.storage import LogDirectory
@@ -51,9 +53,7 @@ class Housekeeping:
     async def checkpoint(self) -> None:
         """Remember for the next start how far each log is committed and flushed, and where it starts."""
         for directory in self.replicas.directories:
-            if directory.failure is None:
-                writing = directory.checkpoint(self.replicas.high_watermarks(directory))
-                await self._in_thread(directory, writing.perform)
+            await self.replicas.checkpoint(directory)
 
     async def flush_overdue(self) -> None:
         """Flush what `flush.ms` says has waited long enough, and what found the disk full the last time."""
@@ -67,8 +67,9 @@ class Housekeeping:
         now_ms = self.runtime.clock.wall_ms()
         for partition, directory in self.replicas.partitions():
             try:
-                count = partition.log.delete_old_segments(now_ms, partition.high_watermark)
-                partition.log.maybe_roll(now_ms)
+                count = await self._delete_old_segments(partition, now_ms)
+                if self.replicas.is_hosting(partition):
+                    partition.log.maybe_roll(now_ms)
             except DiskFull as full:
                 logger.error("disk full", extra=fields(partition=partition.topic_partition, reason=full.reason))
                 continue
@@ -77,6 +78,17 @@ class Housekeeping:
                 continue
             if count:
                 logger.info("segments deleted", extra=fields(partition=partition.topic_partition, count=count))
+
+    async def _delete_old_segments(self, partition: Partition, now_ms: TimestampMs) -> int:
+        """Some at a time, so that others have their turn on the loop in between."""
+        total = 0
+        while self.replicas.is_hosting(partition):
+            count = partition.log.delete_old_segments(now_ms, partition.high_watermark)
+            total += count
+            await asyncio.sleep(0)
+            if count == 0:
+                break
+        return total
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for producer.id.expiration.ms."""

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from tidelog.broker.checkpointer import DirectoryCheckpointer
 from tidelog.broker.flusher import DirectoryFlusher, perform_all
 from tidelog.broker.log_directories import open_directories
 from tidelog.broker.waiters import Waiters
@@ -61,6 +62,7 @@ class ReplicaManager:
         self._directories: list[LogDirectory] = []
         self._failed: list[LogDirectory] = []
         self._flushers: dict[str, DirectoryFlusher] = {}
+        self._checkpointers: dict[str, DirectoryCheckpointer] = {}
         self._hosted: dict[TopicPartition, _Hosted] = {}
         self.produce_waiters: Waiters[TopicPartition] = Waiters()
         self.fetch_waiters: Waiters[TopicPartition] = Waiters()
@@ -74,6 +76,9 @@ class ReplicaManager:
         try:
             async with AsyncExitStack() as flushers:
                 for directory in self._directories:
+                    self._checkpointers[directory.path] = DirectoryCheckpointer(
+                        directory, self._runtime.disk, self.high_watermarks
+                    )
                     self._flushers[directory.path] = self._flusher(directory)
                     await flushers.enter_async_context(self._flushers[directory.path].running())
                 yield
@@ -162,6 +167,16 @@ class ReplicaManager:
         hosted = self._hosted.get(partition.topic_partition)
         if hosted is not None:
             hosted.flusher.want(partition)
+
+    async def checkpoint(self, directory: LogDirectory) -> bool:
+        """Remember for the next start where each log begins and how far it is flushed and committed; whether that could be written."""
+        if directory.failure is not None:
+            return False
+        try:
+            return await self._checkpointers[directory.path].write()
+        except StorageFailure as failure:
+            self.on_directory_failed(directory, failure)
+            return False
 
     # What the controller tells.
 

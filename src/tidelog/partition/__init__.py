@@ -1,5 +1,6 @@
 """One replica of one partition: leadership, high watermark, what may be acknowledged and what may be read."""
 
+from tidelog.partition.deletion import delete_records
 from tidelog.partition.events import (
     FlushWanted,
     HighWatermarkAdvanced,
@@ -18,4 +19,5 @@ __all__ = [
     "Partition",
     "PartitionEvent",
     "PartitionRead",
+    "delete_records",
 ]

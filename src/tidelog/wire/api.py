@@ -10,12 +10,19 @@ from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange
 from tidelog.wire.messages import (
     api_versions,
     create_topics,
+    delete_records,
     delete_topics,
+    describe_cluster,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
     fetch,
     find_coordinator,
     init_producer_id,
+    list_config_resources,
     list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 
@@ -30,7 +37,14 @@ _ROWS: Final = (
     api_versions.API,
     create_topics.API,
     delete_topics.API,
+    delete_records.API,
     init_producer_id.API,
+    offset_for_leader_epoch.API,
+    describe_log_dirs.API,
+    describe_cluster.API,
+    describe_producers.API,
+    list_config_resources.API,
+    describe_topic_partitions.API,
 )
 
 API_TABLE: Final[Mapping[ApiKey, Api]] = MappingProxyType({row.key: row for row in _ROWS})

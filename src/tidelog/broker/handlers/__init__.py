@@ -10,12 +10,19 @@ from typing import cast
 from tidelog.broker.handlers import (
     api_versions,
     create_topics,
+    delete_records,
     delete_topics,
+    describe_cluster,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
     fetch,
     find_coordinator,
     init_producer_id,
+    list_config_resources,
     list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 from tidelog.broker.node import Node
@@ -35,12 +42,19 @@ def handler_table(*modules: ModuleType) -> Mapping[ApiKey, ModuleType]:
 HANDLERS = handler_table(
     api_versions,
     create_topics,
+    delete_records,
     delete_topics,
+    describe_cluster,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
     fetch,
     find_coordinator,
     init_producer_id,
+    list_config_resources,
     list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 
