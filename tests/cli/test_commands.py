@@ -2,63 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.compatibility.processes import TidelogProcess
-from tidelog.cli.main import main
+from tests.cli.shell import Shell
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with TidelogProcess(tmp_path_factory.mktemp("cli") / "data") as process:
-        yield process.bootstrap
-
-
-class Shell:
-    """Runs commands as a shell would, in this process."""
-
-    def __init__(self, bootstrap: str, capture: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._bootstrap = bootstrap
-        self._capture = capture
-        self._monkeypatch = monkeypatch
-        self.exit_code = 0
-        self.errors = ""
-
-    def __call__(self, *words: str, stdin: bytes = b"") -> bytes:
-        """What the command writes to stdout; its exit code and errors are kept."""
-        self._monkeypatch.setenv("TIDELOG_BOOTSTRAP", self._bootstrap)
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        try:
-            self.exit_code = main(words)
-        except SystemExit as exited:
-            self.exit_code = int(exited.code or 0)
-        captured = self._capture.readouterr()
-        self.errors = captured.err.decode()
-        return captured.out
-
-    def ok(self, *words: str, stdin: bytes = b"") -> bytes:
-        """The same for a command that must succeed."""
-        out = self(*words, stdin=stdin)
-        assert self.exit_code == 0, self.errors
-        return out
-
-
-@pytest.fixture
-def shell(bootstrap: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    return Shell(bootstrap, capfdbinary, monkeypatch)
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
 
 
 def test_lines_go_in_and_come_out(shell: Shell, topic: str) -> None:
@@ -191,6 +142,30 @@ def test_describe_as_a_table_has_a_line_per_partition(shell: Shell, topic: str) 
     assert [line.split()[:3] for line in lines] == [[topic, "0", "1"], [topic, "1", "1"]]
 
 
+def test_records_are_forgotten_up_to_an_offset_or_all(shell: Shell, topic: str) -> None:
+    shell.ok("produce", "-t", topic, stdin=b"0\n1\n2\n3\n")
+    [row] = json.loads(shell.ok("topics", "delete-records", topic, "--before", "2", "--format", "json"))
+    assert row["log_start_offset"] == 2
+    assert shell.ok("consume", "-t", topic, "-e") == b"2\n3\n"
+    shell.ok("topics", "delete-records", topic, "--before", "end")
+    assert shell.ok("consume", "-t", topic, "-e") == b""
+
+
+def test_records_that_are_not_there_cannot_be_forgotten(shell: Shell, topic: str) -> None:
+    shell.ok("produce", "-t", topic, stdin=b"0")
+    assert b"OFFSET_OUT_OF_RANGE" in shell("topics", "delete-records", topic, "--before", "7")
+    assert shell.exit_code == 1
+
+
+def test_status_knows_the_cluster(shell: Shell, topic: str) -> None:
+    shell.ok("produce", "-t", topic, stdin=b"x")
+    content = json.loads(shell.ok("status", "--format", "json"))
+    assert content["controller"] == 1
+    assert content["size_bytes"] > 0
+    assert content["troubles"] == []
+    assert b"all partitions are in sync" in shell.ok("status")
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -201,6 +176,10 @@ def test_describe_as_a_table_has_a_line_per_partition(shell: Shell, topic: str) 
         ["produce", "-t", "x", "-X", "lingr.ms=1"],
         ["topics", "create", "x", "--partitions", "0"],
         ["topics"],
+        ["topics", "alter", "x"],
+        ["topics", "delete-records", "x", "--before", "now"],
+        ["configs", "alter", "topic", "x"],
+        ["configs", "describe", "broker", "x"],
     ],
 )
 def test_nonsense_is_refused_with_exit_code_2_before_anything_happens(shell: Shell, words: list[str]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 
-from tidelog.cli.output import OutputFormat, render_table, shown, write_rows
+import pytest
+
+from tidelog.cli.output import OutputFormat, is_coloured, paint, render_table, shown, size, write_rows
 
 
 def test_columns_are_as_wide_as_their_widest_cell_and_lines_end_without_blanks() -> None:
@@ -27,3 +29,33 @@ def test_json_has_all_fields_also_those_the_table_does_not_show() -> None:
     out = io.StringIO()
     write_rows(out, OutputFormat.JSON, ["topic"], [{"topic": "ü", "isr": [1]}])
     assert json.loads(out.getvalue()) == [{"topic": "ü", "isr": [1]}]
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (99_949, "99.9 kB"),
+        (99_950, "100 kB"),
+        (2_500_000, "2.5 MB"),
+        (3e15, "3000 TB"),
+    ],
+)
+def test_sizes_have_three_digits_or_so(count: float, shown: str) -> None:
+    assert size(count) == shown
+
+
+def test_numbers_stand_to_the_right() -> None:
+    table = render_table(["topic", "size", "leader"], [["a", "1.5 kB", "1"], ["b", "12 kB", "-"]])
+    assert table == "TOPIC    SIZE  LEADER\na      1.5 kB       1\nb       12 kB       -\n"
+
+
+def test_headings_are_bold_only_where_colour_is_wanted() -> None:
+    assert render_table(["topic"], [["x"]], in_colour=True) == "\x1b[1mTOPIC\x1b[0m\nx\n"
+    assert paint("x", "red", wanted=False) == "x"
+
+
+def test_a_pipe_gets_no_colour() -> None:
+    assert not is_coloured(io.StringIO())

@@ -33,4 +33,4 @@ def test_a_listener_on_ipv6_counts_too(tmp_path: Path) -> None:
     (tmp_path / "33" / "fd").mkdir(parents=True)
     (tmp_path / "33" / "fd" / "5").symlink_to("socket:[4711]")
     (tmp_path / "33" / "cmdline").write_bytes(b"java\0kafka.Kafka\0")
-    assert str(port_holder(9092, proc=tmp_path)) == "process 33 (java kafka.Kafka)"
+    assert str(port_holder(9092, proc=tmp_path)) == "process 33: java kafka.Kafka"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 
-import pytest
-
-from tidelog.cli.progress import Progress, size
+from tidelog.cli.progress import Progress
 
 
 class Watch:
@@ -49,19 +47,3 @@ def test_without_an_output_it_only_counts() -> None:
     progress.add(2, 3)
     progress.end()
     assert (progress.record_count, progress.byte_count) == (2, 3)
-
-
-@pytest.mark.parametrize(
-    ("count", "shown"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1.0 kB"),
-        (99_949, "99.9 kB"),
-        (99_950, "100 kB"),
-        (2_500_000, "2.5 MB"),
-        (3e15, "3000 TB"),
-    ],
-)
-def test_sizes_have_three_digits_or_so(count: float, shown: str) -> None:
-    assert size(count) == shown

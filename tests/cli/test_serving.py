@@ -86,7 +86,7 @@ def test_a_taken_port_is_named_and_another_way_shown(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
     assert "--port 0" in done.stderr
-    assert f"by process {os.getpid()} (" in done.stderr
+    assert f"held by process {os.getpid()}: " in done.stderr
     assert "Traceback" not in done.stderr
 
 

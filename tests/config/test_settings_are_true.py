@@ -36,6 +36,7 @@ OTHER_DEFAULTS = {
     "log.roll.jitter.ms": "null there means that log.roll.jitter.hours holds, whose default is the same",
     "log.roll.ms": "null there means that log.roll.hours holds, whose default is the same",
     "listener.security.protocol.map": "the same pairs in another order",
+    "queued.max.request.bytes": "unbounded there; here a flood of half-sent requests meets a bound by default",
     "node.id": "required there; here one is generated",
 }
 OF_KAFKA_3 = {"reserved.broker.max.id"}  # Kafka 4 generates no broker ids.

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.cli.output import OutputFormat
+
+if TYPE_CHECKING:
+    from tidelog.cli.connecting import Work
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE: Final = "TIDELOG_BOOTSTRAP"
@@ -25,6 +28,18 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"brokers to ask first (default: ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP})",
     )
     add_properties_argument(parser, "setting of the client by its Kafka name, e.g. -X linger.ms=20; may be repeated")
+
+
+def finish_verb(parser: argparse.ArgumentParser, work: Work) -> None:
+    """Let a verb do its work on a cluster; the client is imported only when it runs."""
+    add_connection_arguments(parser)
+    parser.set_defaults(run=_run_connected, work=work)
+
+
+def _run_connected(options: argparse.Namespace) -> int:
+    from tidelog.cli.connecting import run_connected
+
+    return run_connected(options)
 
 
 def default_bootstrap() -> str:

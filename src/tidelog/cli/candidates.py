@@ -40,8 +40,13 @@ class Place:
         return [each for each in self.candidates if each.word.startswith(self.prefix)]
 
 
-_WANTED_BY_METAVAR: Final = {"FILE": Wanted.FILE, "DIR": Wanted.FILE, "TOPIC": Wanted.TOPIC}
-_WANTED_BY_DESTINATION: Final = {"properties": Wanted.PROPERTY, "configs": Wanted.TOPIC_SETTING}
+_WANTED_BY_METAVAR: Final = {"FILE": Wanted.FILE, "DIR": Wanted.FILE, "TOPIC": Wanted.TOPIC, "TOPIC|ID": Wanted.TOPIC}
+_WANTED_BY_DESTINATION: Final = {
+    "properties": Wanted.PROPERTY,
+    "configs": Wanted.TOPIC_SETTING,
+    "configs_set": Wanted.TOPIC_SETTING,
+    "configs_append": Wanted.TOPIC_SETTING,
+}
 
 
 def words_of(line: str) -> list[str]:

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from tidelog.cli.failure import CommandFailed
 from tidelog.cli.output import Row
 from tidelog.client import Admin, ClientConfig, ClientRuntime, Cluster, PartitionMetadata, TopicMetadata
-from tidelog.model import ErrorCode, Offset, TopicPartition
+from tidelog.client.errors import ClientError
+from tidelog.model import BrokerEndpoint, BrokerId, ErrorCode, Offset, TopicPartition
+from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 
 async def described_topic(cluster: Cluster, config: ClientConfig, runtime: ClientRuntime, name: str) -> TopicMetadata:
@@ -62,3 +64,21 @@ def partition_row(
         "log_start_offset": start,
         "log_end_offset": end,
     }
+
+
+async def log_sizes(cluster: Cluster, brokers: Sequence[BrokerEndpoint]) -> dict[BrokerId, int]:
+    """Bytes of all logs, by broker; brokers that cannot be asked, or do not tell, are left out."""
+    sizes = {}
+    for broker in brokers:
+        try:
+            response = await cluster.request(broker.broker_id, DescribeLogDirsRequest())
+        except ClientError:
+            continue
+        if response.error_code is ErrorCode.NONE:
+            sizes[broker.broker_id] = sum(
+                each.partition_size
+                for log_dir in response.results
+                for topic in log_dir.topics
+                for each in topic.partitions
+            )
+    return sizes

@@ -44,6 +44,8 @@ COMMANDS: Final = (
     Command("produce", "tidelog.cli.produce", "send lines, files or JSON as records"),
     Command("consume", "tidelog.cli.consume", "print the records of a topic"),
     Command("topics", "tidelog.cli.topics", "create, list, describe, alter and delete topics"),
+    Command("configs", "tidelog.cli.configs", "show and change settings of topics and brokers"),
+    Command("status", "tidelog.cli.status", "show brokers, sizes and what is wrong"),
     Command("log", "tidelog.cli.log", "look into the files of a log (Tidelog's or Kafka's)"),
     Command("completion", "tidelog.cli.completion", "make the Tab key complete all this"),
 )

@@ -18,7 +18,7 @@ class Holder(NamedTuple):
     command: str
 
     def __str__(self) -> str:
-        return f"process {self.pid} ({self.command})"
+        return f"process {self.pid}: {self.command}"
 
 
 def port_holder(port: int, *, proc: Path = Path("/proc")) -> Holder | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Final, TextIO
 
+from tidelog.cli.output import size
 from tidelog.runtime.clock import Clock
 
 QUIET_AT_FIRST_MS: Final = 1_000
 BETWEEN_SHOWS_MS: Final = 200
-_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _ERASE: Final = "\r\x1b[K"
 
 
@@ -54,12 +54,3 @@ class Progress:
 def progress(verb: str, clock: Clock, *, is_wanted: bool) -> Progress:
     """A progress that shows itself if it is wanted and stderr is a terminal."""
     return Progress(verb, clock, sys.stderr if is_wanted and sys.stderr.isatty() else None)
-
-
-def size(byte_count: float) -> str:
-    """`1.5 MB`: three digits or so, in powers of ten."""
-    unit = 0
-    while byte_count >= 999.5 and unit + 1 < len(_UNITS):
-        byte_count /= 1000
-        unit += 1
-    return f"{byte_count:.0f} {_UNITS[unit]}" if unit == 0 or byte_count >= 99.95 else f"{byte_count:.1f} {_UNITS[unit]}"

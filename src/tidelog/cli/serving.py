@@ -144,5 +144,6 @@ def _explained(failure: BaseException, plan: Plan) -> CommandFailed:
     if not isinstance(failure, NetworkFailure):
         return CommandFailed(str(failure))
     holder = port_holder(failure.address.port)
-    held = "" if holder is None else f" by {holder}"
-    return CommandFailed(f"cannot listen on {failure.address}: {failure.reason}{held}. {plan.port_advice}")
+    lines = [f"cannot listen on {failure.address}: {failure.reason}"]
+    lines += [] if holder is None else [f"  it is held by {holder}"]
+    return CommandFailed("\n".join([*lines, f"  {plan.port_advice}"]))

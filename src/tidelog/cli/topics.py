@@ -1,4 +1,4 @@
-"""Create, list, describe and delete topics."""
+"""Create, list, describe, alter and delete topics."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.arguments import (
-    add_connection_arguments,
     add_format_argument,
     checked,
-    client_properties,
+    finish_verb,
     key_value,
     whole_number,
 )
 from tidelog.cli.failure import EXIT_FAILED, EXIT_OK
 from tidelog.cli.output import OutputFormat, Row, write_rows
+from tidelog.cli.topics_altering import add_alter, add_delete_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -30,6 +30,8 @@ _EXAMPLES: Final = """examples:
   tidelog topics create orders --partitions 6 --config retention.ms=86400000
   tidelog topics list
   tidelog topics describe orders --format json
+  tidelog topics alter orders --partitions 12
+  tidelog topics delete-records orders --before end
   tidelog topics delete orders --if-exists
 """
 
@@ -38,18 +40,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `tidelog topics` and of its verbs."""
     parser.epilog = _EXAMPLES
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    _add_create(verbs.add_parser("create", help="make topics"))
-    _add_delete(verbs.add_parser("delete", help="delete topics with all they hold"))
+    _add_create(verbs.add_parser("create", help="make topics", epilog=_EXAMPLES))
+    add_alter(verbs.add_parser("alter", help="give a topic more partitions or other settings"))
+    _add_delete(verbs.add_parser("delete", help="delete topics with all they hold", epilog=_EXAMPLES))
+    add_delete_records(verbs.add_parser("delete-records", help="let the beginning of a topic be forgotten"))
 
-    listing = verbs.add_parser("list", help="name all topics")
+    listing = verbs.add_parser("list", help="name all topics", epilog=_EXAMPLES)
     listing.add_argument("--internal", action="store_true", help="also those the brokers keep for themselves")
     add_format_argument(listing)
-    _finish(listing, _list)
+    finish_verb(listing, _list)
 
-    describing = verbs.add_parser("describe", help="show partitions, leaders, replicas and offsets")
+    describing = verbs.add_parser("describe", help="show partitions, leaders, replicas and offsets", epilog=_EXAMPLES)
     describing.add_argument("names", nargs="*", metavar="TOPIC", help="which (default: all)")
     add_format_argument(describing)
-    _finish(describing, _describe)
+    finish_verb(describing, _describe)
 
 
 def _add_create(parser: argparse.ArgumentParser) -> None:
@@ -68,37 +72,13 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--if-not-exists", action="store_true", help="one that is there already is fine")
     parser.add_argument("--dry-run", action="store_true", help="only check whether it could be done")
-    _finish(parser, _create)
+    finish_verb(parser, _create)
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="TOPIC")
     parser.add_argument("--if-exists", action="store_true", help="one that is not there is fine")
-    _finish(parser, _delete)
-
-
-def _finish(parser: argparse.ArgumentParser, work: Work) -> None:
-    add_connection_arguments(parser)
-    parser.set_defaults(run=run, work=work)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Do what the verb says and return the exit code."""
-    from tidelog.cli.connecting import run_client
-
-    return run_client(lambda runtime: _connected(options, runtime))
-
-
-async def _connected(options: argparse.Namespace, runtime: Runtime) -> int:
-    from tidelog.cli.connecting import PATIENCE
-    from tidelog.client import Cluster, ConsumerConfig
-
-    more = {"default.api.timeout.ms": PATIENCE["default.api.timeout.ms"]}
-    properties = client_properties(options.bootstrap_server, options.properties, more.items())
-    config = ConsumerConfig.from_properties(properties)
-    async with Cluster(config, runtime) as cluster:
-        code: int = await options.work(options, cluster, config, runtime)
-        return code
+    finish_verb(parser, _delete)
 
 
 async def _create(options: argparse.Namespace, cluster: Cluster, config: ClientConfig, runtime: Runtime) -> int:
