@@ -99,7 +99,7 @@ class Bench:
                 self.aborted.append(segment.transaction_index.entries.entry(len(segment.transaction_index.entries) - 1))
             self.next_offset = header.next_offset
         segment.seal()
-        segment.close()
+        segment.files.close()
 
     def facts(self, config: LogConfig = CONFIG) -> LogFacts:
         """What the log says of itself."""

@@ -13,7 +13,7 @@ from tidelog.records import Codec, CorruptBatch, MarkerType, read_header, read_r
 from tidelog.storage.compaction import clean
 from tidelog.storage.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, file_name
 from tidelog.storage.offset_index import OffsetIndex
-from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.open_files import LazyFile, OpenFiles
 from tidelog.storage.transaction_index import TransactionIndex
 
 
@@ -185,7 +185,7 @@ def test_emptied_batch_of_an_aborted_transaction_keeps_marker_and_index_entry() 
     )
     for now_ms in (5_000, 10_000):
         bench.compact(now_ms=now_ms)
-    index = TransactionIndex(OpenFiles(bench.disk), f"{DIRECTORY}/{file_name(0, TRANSACTION_INDEX)}")
+    index = TransactionIndex(LazyFile(OpenFiles(bench.disk), f"{DIRECTORY}/{file_name(0, TRANSACTION_INDEX)}"))
     assert index.load(0, 3)
     assert list(index.entries) == bench.aborted
     assert headers_of(bench) == [(0, 0, 0), (1, 1, 1), (2, 2, 1)]
@@ -262,7 +262,7 @@ def test_indexes_of_the_new_segment_fit_it() -> None:
     bench = bench_of(*([batch((b"%d%d" % (number, n), b"v" * 50)) for n in range(6)] for number in range(2)))
     bench.compact(config=replace(CONFIG, index_interval_bytes=64))
     data = bench.disk.read(f"{DIRECTORY}/{file_name(0, LOG)}")
-    index = OffsetIndex(OpenFiles(bench.disk), f"{DIRECTORY}/{file_name(0, OFFSET_INDEX)}", 0)
+    index = OffsetIndex(LazyFile(OpenFiles(bench.disk), f"{DIRECTORY}/{file_name(0, OFFSET_INDEX)}"), 0)
     assert index.load(len(data))
     assert len(index.entries) > 3
     for entry in index.entries:

@@ -76,7 +76,7 @@ def test_r21_active_segment_goes_only_when_all_of_it_is_committed_and_a_new_one_
 def test_segment_without_timestamps_ages_by_its_file() -> None:
     log = open_log(new_disk(), replace(KEEP, retention_ms=1000))
     log.append_as_leader(batch("v", timestamps=(-1,)), leader_epoch=0, now_ms=NOW)
-    written_ms = log.segments[0].mtime_ms()
+    written_ms = log.segments[0].files.mtime_ms()
     assert log.delete_old_segments(written_ms + 1000, high_watermark=1) == 0
     assert log.delete_old_segments(written_ms + 1001, high_watermark=1) == 1
 
@@ -203,9 +203,9 @@ def clean(disk: SimulatedDisk, log: PartitionLog, into: dict[int, list[int]]) ->
                     header = found.header
                     fresh.note(header.base_offset, header.last_offset, header.max_timestamp, header.size)
         fresh.seal()
-        for file in fresh.files():
+        for file in fresh.files.hold_all():
             file.fsync()
-        fresh.close()
+        fresh.files.close()
     disk.fsync_dir(DIRECTORY)
 
 

@@ -193,12 +193,12 @@ def _rewrite(disk: Disk, plan: CompactionPlan, group: Sequence[Offset], judge: _
                     writer.add(kept)
         writer.flush()
         target.seal()
-        for file in target.files():
+        for file in target.files.hold_all():
             file.fsync()
         disk.set_mtime_ms(target.file.path, disk.mtime_ms(_path(plan.directory, group[-1], LOG)))
         return target.size
     finally:
-        target.close()
+        target.files.close()
 
 
 class _Kept(NamedTuple):

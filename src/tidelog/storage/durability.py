@@ -94,7 +94,7 @@ class Durability:
     def start(self, active: Segment, log_end_offset: Offset, epochs: LeaderEpochCache) -> Flush | None:
         """Collect everything that is not durable, in the order of the log; None if there is nothing."""
         sealed = list(self.sealed)
-        files = [file for segment in sealed for file in segment.files()] + self.small_files
+        files = [file for segment in sealed for file in segment.files.hold_all()] + self.small_files
         if self.flushed_end_offset < log_end_offset and active not in sealed:
             files.append(active.file)
         directories = [self._directory] if self.are_names_unflushed or sealed else []
@@ -183,5 +183,5 @@ class Durability:
         if self._outstanding:
             return
         for segment in self._to_close:
-            segment.close()
+            segment.files.close()
         self._to_close.clear()

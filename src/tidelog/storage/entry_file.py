@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from tidelog.runtime import DiskFull, File, FileMissing
-from tidelog.storage.open_files import LazyFile, OpenFiles
+from tidelog.storage.open_files import LazyFile
 
 E = TypeVar("E", bound=NamedTuple)
 
@@ -23,14 +23,12 @@ _READ_ENTRIES: Final = 4096
 class EntryFile(Generic[E]):
     """Entries in order, `stored` of them in the file and the rest in `tail`. The file is opened when needed and made when written."""
 
-    __slots__ = ("_layout", "_make", "lazy_file", "stored", "tail")
+    __slots__ = ("_file", "_layout", "_make", "stored", "tail")
 
-    def __init__(
-        self, files: OpenFiles, path: str, layout: struct.Struct, make: Callable[[tuple[int, ...]], E]
-    ) -> None:
+    def __init__(self, file: LazyFile, layout: struct.Struct, make: Callable[[tuple[int, ...]], E]) -> None:
+        self._file = file
         self._layout = layout
         self._make = make
-        self.lazy_file = LazyFile(files, path)
         self.stored = 0
         self.tail: list[E] = []
 
@@ -112,7 +110,7 @@ class EntryFile(Generic[E]):
 
     def file(self, *, create: bool = False) -> File:
         """The open file; raises FileMissing unless `create`."""
-        return self.lazy_file.use(create=create)
+        return self._file.use(create=create)
 
     def _spill_if_there_is_space(self) -> None:
         try:

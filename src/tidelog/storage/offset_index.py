@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tidelog.model import Offset
 from tidelog.storage.entry_file import EntryFile
-from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.open_files import LazyFile
 
 
 class OffsetEntry(NamedTuple):
@@ -22,9 +22,9 @@ class OffsetIndex:
 
     __slots__ = ("base_offset", "entries")
 
-    def __init__(self, files: OpenFiles, path: str, base_offset: Offset) -> None:
+    def __init__(self, file: LazyFile, base_offset: Offset) -> None:
         self.base_offset = base_offset
-        self.entries: EntryFile[OffsetEntry] = EntryFile(files, path, _LAYOUT, OffsetEntry._make)
+        self.entries: EntryFile[OffsetEntry] = EntryFile(file, _LAYOUT, OffsetEntry._make)
 
     def load(self, log_size: int) -> bool:
         """Read the file; False unless it can be trusted: whole entries, the last of them within the log and above zero.

@@ -166,7 +166,7 @@ class _Loader:
             return unsound, None
 
     def _load_one(self, segment: Segment, end_offset: Offset) -> bool:
-        segment.created_ms = segment.mtime_ms()
+        segment.created_ms = segment.files.mtime_ms()
         if segment.size == 0:
             segment.begin_rebuild()
             return True
@@ -284,7 +284,7 @@ class _Loader:
         """Remove segments, the last one first and each durably, so that a crash in between leaves no hole."""
         while len(self._segments) > number:
             segment = self._segments.pop()
-            segment.close()
+            segment.files.close()
             for suffix in SEGMENT_SUFFIXES:
                 path = segment.path(suffix)
                 if self._disk.exists(path):

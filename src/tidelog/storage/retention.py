@@ -58,7 +58,7 @@ def _too_old(segments: Sequence[Segment], candidates: int, retention_ms: int | N
 
 def _age_stamp(segment: Segment) -> TimestampMs:
     stamp = segment.largest_timestamp_ms
-    return stamp if stamp >= 0 else segment.mtime_ms()
+    return stamp if stamp >= 0 else segment.files.mtime_ms()
 
 
 def _leading(count: int, holds: Callable[[int], bool]) -> int:

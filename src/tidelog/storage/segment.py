@@ -12,13 +12,13 @@ from tidelog.model import NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader, CorruptBatch
 from tidelog.runtime import File
 from tidelog.runtime.disk import Buffer
-from tidelog.storage.entry_file import EntryFile
-from tidelog.storage.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, file_name
-from tidelog.storage.offset_index import OffsetEntry, OffsetIndex
-from tidelog.storage.open_files import LazyFile, OpenFiles
+from tidelog.storage.names import LOG
+from tidelog.storage.offset_index import OffsetIndex
+from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.scan import locate, scan_headers
-from tidelog.storage.time_index import TimeEntry, TimeIndex
-from tidelog.storage.transaction_index import AbortedEntry, TransactionIndex
+from tidelog.storage.segment_files import SegmentFiles
+from tidelog.storage.time_index import TimeIndex
+from tidelog.storage.transaction_index import TransactionIndex
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _HINTS_MAX: Final = 256
@@ -28,15 +28,14 @@ class Segment:
     """Batches with offsets in [base offset, base offset of the next segment)."""
 
     __slots__ = (
-        "_file",
-        "_files",
+        "_batches",
         "_first_timestamp_ms",
         "_hints",
         "_older_hints",
         "_unindexed_bytes",
         "base_offset",
         "created_ms",
-        "directory",
+        "files",
         "index_interval_bytes",
         "largest_timestamp_ms",
         "offset_index",
@@ -49,15 +48,14 @@ class Segment:
     def __init__(
         self, files: OpenFiles, directory: str, base_offset: Offset, *, index_interval_bytes: int, state: str = ""
     ) -> None:
-        self._files = files
-        self.directory = directory
         self.base_offset = base_offset
         self.index_interval_bytes = index_interval_bytes
-        self._file = LazyFile(files, self.path(LOG) + state)
-        self.offset_index = OffsetIndex(files, self.path(OFFSET_INDEX) + state, base_offset)
-        self.time_index = TimeIndex(files, self.path(TIME_INDEX) + state, base_offset)
-        self.transaction_index = TransactionIndex(files, self.path(TRANSACTION_INDEX) + state)
-        self.size = self._file.use(create=True).size()
+        self.files = SegmentFiles(files, directory, base_offset, state)
+        self._batches = self.files.batches
+        self.offset_index = OffsetIndex(self.files.offset_index, base_offset)
+        self.time_index = TimeIndex(self.files.time_index, base_offset)
+        self.transaction_index = TransactionIndex(self.files.transaction_index)
+        self.size = self._batches.use(create=True).size()
         self.created_ms: TimestampMs = 0
         self.largest_timestamp_ms: TimestampMs = NO_TIMESTAMP
         self.offset_of_largest_timestamp: Offset = NO_OFFSET
@@ -73,11 +71,11 @@ class Segment:
     @property
     def file(self) -> File:
         """The batches. Open until others need the descriptor, so not to be kept; for as long as the segment is held."""
-        return self._file.use()
+        return self._batches.use()
 
     def path(self, suffix: str) -> str:
         """Where the file with this suffix is."""
-        return f"{self.directory}/{file_name(self.base_offset, suffix)}"
+        return self.files.path(suffix)
 
     def load_indexes(self, end_offset: Offset) -> bool:
         """Read the indexes of a sealed segment that ends before `end_offset`; False if any of them must be rebuilt."""
@@ -131,7 +129,7 @@ class Segment:
 
     def write(self, chunks: Sequence[Buffer]) -> None:
         """Put bytes at the end of the file; they belong to the segment once each of their batches is noted."""
-        self._file.use().pwrite(self.size, chunks)
+        self._batches.use().pwrite(self.size, chunks)
 
     def note(self, base_offset: Offset, last_offset: Offset, max_timestamp_ms: TimestampMs, size: int) -> None:
         """The next `size` bytes of the file are a batch."""
@@ -159,19 +157,19 @@ class Segment:
             position = self._older_hints.get(offset)
             if position is None:
                 position = self.offset_index.position_before(offset)
-                return locate(self._file.use(), position, self.size, offset)
+                return locate(self._batches.use(), position, self.size, offset)
         return position
 
     def read(self, position: int, end: int, max_bytes: int, *, at_least_one: bool) -> bytes:
         """Up to `max_bytes` of [position, end), but if `at_least_one` no less than the first batch. Raises CorruptBatch."""
         if position >= end:
             return b""
-        file = self._file.use()
+        file = self._batches.use()
         data = file.pread(position, min(max_bytes, end - position)) if max_bytes > 0 else b""
         prefix = data if len(data) >= LENGTH_OVERHEAD else file.pread(position, LENGTH_OVERHEAD)
         first_size = LENGTH_OVERHEAD + int.from_bytes(prefix[8:12], "big", signed=True)
         if not HEADER_SIZE <= first_size <= end - position:
-            raise CorruptBatch(f"no batch at {position} of {self._file.path}")
+            raise CorruptBatch(f"no batch at {position} of {self._batches.path}")
         if first_size <= len(data):
             return data
         return file.pread(position, first_size) if at_least_one else b""
@@ -195,7 +193,7 @@ class Segment:
     def seal(self) -> None:
         """No more appends: the last word in the time index, and all indexes in their files."""
         self.time_index.maybe_append(self.largest_timestamp_ms, self.offset_of_largest_timestamp)
-        for entries in self._entries():
+        for entries in (self.offset_index.entries, self.time_index.entries, self.transaction_index.entries):
             entries.spill()
         self._hints, self._older_hints = {}, {}
 
@@ -211,7 +209,7 @@ class Segment:
             return self._truncate(0, self.base_offset)
 
     def _truncate(self, position: int, offset: Offset) -> Offset:
-        file = self._file.use()
+        file = self._batches.use()
         file.truncate(position)
         file.fsync()  # Else a crash may bring the rest back, behind batches written since.
         self.size = position
@@ -221,36 +219,6 @@ class Segment:
         self.largest_timestamp_ms, self.offset_of_largest_timestamp = newest or (NO_TIMESTAMP, NO_OFFSET)
         self._forget_positions()
         return self.load_tail()
-
-    def files(self) -> list[File]:
-        """All files of a sealed segment, open until `rest`, for a flush."""
-        self._file.hold()
-        for entries in self._entries():
-            entries.lazy_file.hold()
-        return [self._file.use(), *(entries.file(create=True) for entries in self._entries())]
-
-    def hold(self) -> None:
-        """Keep the batches open: the segment is written to."""
-        self._file.hold()
-
-    def rest(self) -> None:
-        """Nobody writes or flushes the segment: its files are open only while they are used now and then."""
-        self._file.release()
-        for entries in self._entries():
-            entries.lazy_file.release()
-
-    def close(self) -> None:
-        """Give the descriptors back."""
-        self._file.close()
-        for entries in self._entries():
-            entries.lazy_file.close()
-
-    def mtime_ms(self) -> TimestampMs:
-        """When the file was last written: the age of a segment whose batches carry no timestamps."""
-        return self._files.disk.mtime_ms(self._file.path)
-
-    def _entries(self) -> tuple[EntryFile[OffsetEntry], EntryFile[TimeEntry], EntryFile[AbortedEntry]]:
-        return self.offset_index.entries, self.time_index.entries, self.transaction_index.entries
 
     def _note_timestamp(self, timestamp_ms: TimestampMs, offset: Offset) -> None:
         if timestamp_ms > self.largest_timestamp_ms:

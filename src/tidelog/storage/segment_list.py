@@ -49,7 +49,7 @@ class SegmentList:
         self.all = segments
         self.bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
-        self.active.hold()
+        self.active.files.hold_batches()
         if self.active not in self._held:
             self._held.append(self.active)
 
@@ -80,7 +80,7 @@ class SegmentList:
             return
         for segment in [*self._held, *self._durability.take_flushed()]:
             if segment is not self.active and segment not in self._durability.sealed:
-                segment.rest()
+                segment.files.rest()
         self._held = [segment for segment in self._held if segment is self.active or segment in self._durability.sealed]
 
     def begin(self, base_offset: Offset, now_ms: TimestampMs) -> None:
@@ -162,7 +162,7 @@ class SegmentList:
 
     def _open_swapped(self, base_offset: Offset, end_offset: Offset) -> Segment:
         segment = self._open(base_offset)
-        segment.created_ms = segment.mtime_ms()
+        segment.created_ms = segment.files.mtime_ms()
         invariant(segment.size == 0 or segment.load_indexes(end_offset), "the cleaner leaves sound indexes")
         return segment
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tidelog.model import Offset, TimestampMs
 from tidelog.storage.entry_file import EntryFile
-from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.open_files import LazyFile
 
 
 class TimeEntry(NamedTuple):
@@ -22,9 +22,9 @@ class TimeIndex:
 
     __slots__ = ("base_offset", "entries", "last_timestamp_ms")
 
-    def __init__(self, files: OpenFiles, path: str, base_offset: Offset) -> None:
+    def __init__(self, file: LazyFile, base_offset: Offset) -> None:
         self.base_offset = base_offset
-        self.entries: EntryFile[TimeEntry] = EntryFile(files, path, _LAYOUT, TimeEntry._make)
+        self.entries: EntryFile[TimeEntry] = EntryFile(file, _LAYOUT, TimeEntry._make)
         self.last_timestamp_ms: TimestampMs = -1
 
     def load(self) -> bool:

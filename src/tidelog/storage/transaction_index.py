@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tidelog.model import Offset, ProducerId
 from tidelog.storage.entry_file import EntryFile
-from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.open_files import LazyFile
 from tidelog.storage.producer_state import FinishedTransaction
 
 
@@ -37,8 +37,8 @@ class TransactionIndex:
 
     __slots__ = ("entries",)
 
-    def __init__(self, files: OpenFiles, path: str) -> None:
-        self.entries: EntryFile[AbortedEntry] = EntryFile(files, path, _LAYOUT, AbortedEntry._make)
+    def __init__(self, file: LazyFile) -> None:
+        self.entries: EntryFile[AbortedEntry] = EntryFile(file, _LAYOUT, AbortedEntry._make)
 
     def load(self, base_offset: Offset, end_offset: Offset) -> bool:
         """Read the file; False unless it can be trusted: whole entries of version 0, in order, their markers within the segment."""
