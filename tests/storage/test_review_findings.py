@@ -229,6 +229,30 @@ def test_d11_retention_frees_a_full_disk_although_the_active_segment_cannot_be_r
     assert log.delete_old_segments(NOW + 5000, log.log_end_offset) == 1
 
 
+def test_d11_full_truncation_that_finds_no_space_for_its_first_segment_takes_the_directory_offline() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    append(log, "a")
+    disk.fill_up()
+    with pytest.raises(StorageFailure) as failed:
+        log.truncate_fully_and_start_at(100)
+    assert not isinstance(failed.value, DiskFull)
+    assert log.is_offline
+    disk.free_up()
+    disk.crash(lose=Loss.NOTHING)
+    assert append(open_log(disk), "goes on") == 0
+
+
+def test_many_segments_are_deleted_in_steps() -> None:
+    log = open_log(new_disk(), replace(SMALL, retention_bytes=0))
+    while len(log.segments) < 80:
+        append(log, "filling")
+    assert log.delete_old_segments(NOW, log.log_end_offset) == 50
+    assert log.delete_old_segments(NOW, log.log_end_offset) == 30
+    assert log.delete_old_segments(NOW, log.log_end_offset) == 0
+    assert (len(log.segments), log.log_start_offset) == (1, log.log_end_offset)
+
+
 # Flushes and logs that go.
 
 
