@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.story import passed
 from tidelog.model import ErrorCode, InvariantBroken
 from tidelog.runtime import Address, Runtime
-from tidelog.server import ConnectionLimits, Dispatcher, Listener, RequestContext
+from tidelog.server import ConnectionLimits, Dispatcher, Guard, GuardLimits, Listener, RequestContext
 from tidelog.simulation import World
 from tidelog.wire.api import ApiKey
 from tidelog.wire.frame import encode_request_frame
@@ -65,7 +65,7 @@ async def listening(runtime: Runtime, handle: Handle) -> AsyncIterator[tuple[Lis
         return handle(context.header.correlation_id)
 
     dispatcher = Dispatcher({ApiKey.API_VERSIONS: handler}, runtime.metrics)
-    listener = Listener("PLAINTEXT", Address("server", 9092), dispatcher, LIMITS, runtime)
+    listener = Listener("PLAINTEXT", Address("server", 9092), dispatcher, LIMITS, runtime, Guard(GuardLimits(), runtime))
     async with listener.running():
         yield listener, await runtime.network.connect(Client, Address("server", 9092))
 

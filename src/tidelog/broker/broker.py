@@ -17,6 +17,7 @@ from tidelog.broker.fetch_sessions import FetchSessionCache
 from tidelog.broker.handlers import bind_handlers
 from tidelog.broker.housekeeping import Housekeeping
 from tidelog.broker.image_follower import ImageFollower
+from tidelog.broker.live_config import LiveConfig
 from tidelog.broker.log_cleaner import LogCleaner
 from tidelog.broker.log_directories import known_broker_id
 from tidelog.broker.metadata_cache import MetadataCache
@@ -29,7 +30,7 @@ from tidelog.controller.service import ControllerService
 from tidelog.registry import Registry
 from tidelog.runtime import Address, Runtime, StorageFailure
 from tidelog.runtime.logs import fields
-from tidelog.server import ConnectionLimits, Dispatcher, Listener
+from tidelog.server import ConnectionLimits, Dispatcher, Guard, GuardLimits, Listener
 from tidelog.wire.api import ApiKey
 from tidelog.wire.codec import prepare
 
@@ -57,7 +58,8 @@ class Broker:
         """
         config = await with_broker_id(self._config, self._runtime, self._registry)
         node = assemble(config, self._runtime, self._registry)
-        listeners = [self._listener(node, setting) for setting in config.listeners]
+        guard = Guard(guard_limits(config), self._runtime)
+        listeners = [self._listener(node, setting, guard) for setting in config.listeners]
         async with AsyncExitStack() as parts:
             cluster_id = await node.controller.prepare()
             await parts.enter_async_context(node.replicas.running(cluster_id))
@@ -67,7 +69,7 @@ class Broker:
             await node.controller.start(config.advertised([bound(listener) for listener in listeners]))
             node.replicas.set_aside_strays()
             await parts.enter_async_context(Housekeeping(config, self._runtime, node.replicas).running())
-            await parts.enter_async_context(LogCleaner(config, self._runtime, node.replicas).running())
+            await parts.enter_async_context(LogCleaner(node.live_config, self._runtime, node.replicas).running())
             for listener in listeners:
                 listener.serve()
             logger.info("broker ready", extra=fields(broker_id=config.broker_id, cluster_id=cluster_id))
@@ -77,12 +79,14 @@ class Broker:
         if failure is not None:
             raise failure
 
-    def _listener(self, node: Node, setting: ListenerSetting) -> Listener:
+    def _listener(self, node: Node, setting: ListenerSetting, guard: Guard) -> Listener:
         limits = ConnectionLimits(
-            request_bytes_max=node.config.socket_request_max_bytes, idle_ms_max=node.config.connections_max_idle_ms
+            request_bytes_max=node.config.socket_request_max_bytes,
+            recordless_request_bytes_max=node.config.control_request_max_bytes,
+            idle_ms_max=node.config.connections_max_idle_ms,
         )
         dispatcher = Dispatcher(bind_handlers(node), self._runtime.metrics)
-        return Listener(setting.name, Address(setting.host, setting.port), dispatcher, limits, self._runtime)
+        return Listener(setting.name, Address(setting.host, setting.port), dispatcher, limits, self._runtime, guard)
 
     async def _until_stopped(self, replicas: ReplicaManager) -> StorageFailure | None:
         """Wait until somebody asks for the end, or until no log directory is left to serve from."""
@@ -104,16 +108,27 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Node
     prepare([ApiKey.API_VERSIONS])
     metadata = MetadataCache()
     replicas = ReplicaManager(config, runtime)
-    images = ImageFollower(config, metadata, replicas, runtime.clock)
+    live_config = LiveConfig(config)
+    images = ImageFollower(live_config, metadata, replicas, runtime.clock)
     controller = ControllerService(config, registry, runtime.randomness, runtime.clock, images.publish)
     return Node(
-        config=config,
+        live_config=live_config,
         runtime=runtime,
         metadata=metadata,
         replicas=replicas,
         controller=controller,
         producer_ids=ProducerIds(controller.allocate_producer_ids),
         fetch_sessions=FetchSessionCache(slots_max=config.fetch_session_slots),
+    )
+
+
+def guard_limits(config: BrokerConfig) -> GuardLimits:
+    """What the settings allow all clients together."""
+    return GuardLimits(
+        connections_max=config.connections_max,
+        connections_max_per_address=config.connections_max_per_ip,
+        request_bytes_max=config.queued_request_max_bytes,
+        requests_max=config.queued_requests_max,
     )
 
 

@@ -37,7 +37,6 @@ MINUTE_MS: Final = 60_000
 GENERATED_BROKER_ID: Final = -1  # "ask the registry for one"; replaced before any room reads it
 
 _ONE_BROKER: Final = "one broker serves a cluster; brokers do not talk to each other yet"
-_PER_CONNECTION: Final = "each connection has a bound of its own: 16 requests or 4 MiB"
 _WRITTEN_TOGETHER: Final = "written with the high watermarks, every replica.high.watermark.checkpoint.interval.ms"
 
 COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -93,6 +92,10 @@ class BrokerConfig:
         "socket.request.max.bytes", integer(1), "104857600",
         "Largest request; a connection that sends more is closed.", read_by="broker.broker"
     )
+    control_request_max_bytes: int = setting(
+        "tidelog.control.request.max.bytes", integer(1024), "2097152",
+        "Largest request of any API but Produce; a connection that sends more is closed.", read_by="broker.broker"
+    )
     socket_send_buffer_bytes: int = setting(
         "socket.send.buffer.bytes", integer(-1), "102400", "SO_SNDBUF of a connection; -1 leaves it to the system.",
         unheeded="the system sizes the buffers of a connection"
@@ -106,23 +109,23 @@ class BrokerConfig:
         unheeded="1024 connections may wait to be accepted"
     )
     queued_requests_max: int = setting(
-        "queued.max.requests", integer(1), "500", "Requests in work at which connections are no longer read.",
-        unheeded=_PER_CONNECTION
+        "queued.max.requests", integer(1), "500", "Queued requests at which a connection with a request in work is no longer read.",
+        read_by="broker.broker"
     )
     queued_request_max_bytes: int | None = setting(
-        "queued.max.request.bytes", optional_integer(1, none=-1), "-1",
-        "Bytes of requests in work at which connections are no longer read.", unheeded=_PER_CONNECTION
+        "queued.max.request.bytes", optional_integer(1, none=-1), "134217728",
+        "Bytes of requests in work at which connections are no longer read; -1 sets no bound.", read_by="broker.broker"
     )
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms", long(1), "600000", "A connection without requests for so long is closed.",
         read_by="broker.broker"
     )
     connections_max: int = setting(
-        "max.connections", integer(0), str(INT_MAX), "Most connections at a time.", unheeded="connections are not counted yet", dynamic=True
+        "max.connections", integer(0), str(INT_MAX), "Most connections at a time; one more is closed.", read_by="broker.broker"
     )
     connections_max_per_ip: int = setting(
-        "max.connections.per.ip", integer(0), str(INT_MAX), "Most connections from one address at a time.",
-        unheeded="connections are not counted yet", dynamic=True
+        "max.connections.per.ip", integer(0), str(INT_MAX), "Most connections from one address at a time; one more is closed.",
+        read_by="broker.broker"
     )
     request_timeout_ms: int = setting(
         "request.timeout.ms", integer(1), "30000", "How long a broker waits for the answer of another.",

@@ -8,19 +8,19 @@ answers, reading from the socket stops once enough is queued, so a connection ne
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
 from collections.abc import Awaitable, Coroutine
-from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from tidelog.model import InvariantBroken
 from tidelog.runtime import Address, Clock
-from tidelog.runtime.logs import fields
-from tidelog.server.dispatcher import ConnectionRefused, Dispatcher, Frame
-from tidelog.wire.stream import FrameDecoder, FrameRefused
+from tidelog.server.dispatcher import Dispatcher, Frame
+from tidelog.server.guard import Guard
+from tidelog.server.intake import ConnectionLimits, Intake
+from tidelog.server.refusals import ConnectionRefused, Refusal
+from tidelog.wire.stream import FrameRefused
 
-logger = logging.getLogger(__name__)
+_SLICE_REQUESTS: Final = 64
+_SLICE_MS: Final = 5
 
 
 class ConnectionOwner(Protocol):
@@ -41,6 +41,11 @@ class ConnectionOwner(Protocol):
         """Time, for idleness."""
         ...
 
+    @property
+    def guard(self) -> Guard:
+        """What the listeners of the broker share."""
+        ...
+
     def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run work that ends with the listener at the latest."""
         ...
@@ -50,17 +55,6 @@ class ConnectionOwner(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    """How much one connection may ask of us."""
-
-    request_bytes_max: int
-    queued_requests_max: int = 16
-    queued_bytes_max: int = 4 << 20
-    idle_ms_max: int = 600_000
-    write_stall_ms_max: int = 60_000
-
-
 class Connection(asyncio.Protocol):
     """The shell around one transport. Lives in the listener that accepted it."""
 
@@ -68,14 +62,13 @@ class Connection(asyncio.Protocol):
         self._dispatcher = dispatcher
         self._limits = limits
         self._owner = owner
-        self._decoder = FrameDecoder(size_max=limits.request_bytes_max)
+        self._intake = Intake(limits, owner.guard.budget, owner.clock, self)
         self._transport: asyncio.Transport | None = None
-        self._queue: deque[bytearray] = deque()
-        self._queued_bytes = 0
+        self._is_admitted = False  # From being let in to being lost or refused.
         self.waiting: asyncio.Task[None] | None = None
         """The one request whose answer is being waited for."""
-        self._is_reading = True
         self._is_writable = True
+        self._is_pump_due = False
         self._stalled_since_ms = 0.0
         self._active_ms = owner.clock.monotonic_ms()
         self._local = self._peer = Address("", 0)
@@ -83,28 +76,31 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol: what the transport tells us.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember who talks to whom."""
+        """Remember who talks to whom, and send away who is one too many."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's transports inherit from none of asyncio's.
         self._local = _address(transport.get_extra_info("sockname"))
         self._peer = _address(transport.get_extra_info("peername"))
+        objection = self._owner.guard.admission.enter(self._peer.host)
+        self._is_admitted = objection is None
+        if objection is not None:
+            self._refuse(Refusal.TOO_MANY, objection)
 
     def data_received(self, data: bytes) -> None:
         """Queue the frames that are complete and serve what can be served."""
         self._active_ms = self._owner.clock.monotonic_ms()
-        try:
-            frames = self._decoder.feed(data)
-        except FrameRefused as refused:
-            self._refuse(str(refused))
+        if not self._is_admitted:
             return
-        for frame in frames:
-            self._queue.append(frame)
-            self._queued_bytes += len(frame)
+        try:
+            self._intake.feed(data)
+        except FrameRefused as refused:
+            self._refuse(Refusal.FRAME, str(refused))
+            return
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the queue and stop waiting for anything on this client's behalf."""
         self._transport = None
-        self._queue.clear()
+        self._end()
         if self.waiting is not None:
             self.waiting.cancel()
         self._owner.forget(self)
@@ -128,7 +124,10 @@ class Connection(asyncio.Protocol):
     def close_if_overdue(self, now_ms: float) -> bool:
         """Drop a client that was silent, or has not read its answers, for too long."""
         if not self._is_writable and now_ms - self._stalled_since_ms > self._limits.write_stall_ms_max:
-            self._refuse("answers were not read in time")
+            self._refuse(Refusal.SLOW_READER, "answers were not read in time")
+            return True
+        if self._intake.is_overdue(now_ms):
+            self._refuse(Refusal.SLOW_SENDER, "a request was not finished in time")
             return True
         if self.waiting is None and now_ms - self._active_ms > self._limits.idle_ms_max:
             self.close()
@@ -148,20 +147,33 @@ class Connection(asyncio.Protocol):
     # Serving.
 
     def _pump(self) -> None:
-        while self._queue and self._can_serve():
-            frame = self._queue.popleft()
-            self._queued_bytes -= len(frame)
+        """Serve what has queued up, but not so much at once that other clients wait: a chunk may hold thousands of small requests."""
+        until_ms = self._owner.clock.monotonic_ms() + _SLICE_MS
+        for _ in range(_SLICE_REQUESTS):
+            frame = self._intake.take() if self._can_serve() else None
+            if frame is None:
+                break
             self._serve(frame)
-        self._regulate_reading()
+            if self._owner.clock.monotonic_ms() > until_ms:
+                break
+        if self._is_admitted:
+            self._intake.settle()
+            if self._intake.has_queued and self._can_serve() and not self._is_pump_due:
+                self._is_pump_due = True
+                asyncio.get_running_loop().call_soon(self._pump_on)
+
+    def _pump_on(self) -> None:
+        self._is_pump_due = False
+        self._pump()
 
     def _can_serve(self) -> bool:
-        return self.waiting is None and self._is_writable and self._owner.is_serving and self._transport is not None
+        return self.waiting is None and self._is_writable and self._owner.is_serving and self._is_admitted
 
     def _serve(self, frame: bytearray) -> None:
         try:
             answer = self._dispatcher.dispatch(frame, self._owner.name, self._local, self._peer)
         except ConnectionRefused as refused:
-            self._refuse(str(refused))
+            self._refuse(refused.kind, str(refused))
             return
         except Exception as bug:  # noqa: BLE001  # see _blame
             self._blame(bug)
@@ -169,19 +181,21 @@ class Connection(asyncio.Protocol):
         if isinstance(answer, list):
             self._write(answer)
         elif answer is not None:
+            self._intake.begin_waiting(frame)
             self.waiting = self._owner.spawn(self._await(answer))
 
     async def _await(self, answer: Awaitable[Frame | None]) -> None:
         try:
             frame = await answer
         except ConnectionRefused as refused:
-            self._refuse(str(refused))
+            self._refuse(refused.kind, str(refused))
             return
         except Exception as bug:  # noqa: BLE001  # see _blame
             self._blame(bug)
             return
         finally:
             self.waiting = None
+            self._intake.end_waiting()
         if frame is not None:
             self._write(frame)
         self._active_ms = self._owner.clock.monotonic_ms()
@@ -191,34 +205,44 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.writelines(frame)
 
-    def _regulate_reading(self) -> None:
-        if self._transport is None or self._transport.is_closing():
-            return
-        is_full = (
-            len(self._queue) >= self._limits.queued_requests_max or self._queued_bytes >= self._limits.queued_bytes_max
-        )
-        if self._is_reading and is_full:
+    # What the intake asks of its source.
+
+    def pause(self) -> None:
+        """Read no more for now."""
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
-            self._is_reading = False
-        elif not self._is_reading and not is_full:
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
-            self._is_reading = True
+
+    def end_under_pressure(self) -> None:
+        """Hang up: what this connection holds is needed."""
+        self._refuse(Refusal.PRESSURE, "requests in work reached their bound (queued.max.request.bytes)")
 
     def _blame(self, bug: Exception) -> None:
         """A handler failed in a way nobody foresaw. One request must not end the node for all clients, so only its connection goes;
 
         a broken invariant, though, means that the node's own state cannot be trusted, and stops it.
         """
-        self.abort()
         if isinstance(bug, InvariantBroken):
+            self._end()
             self._owner.spawn(_raise(bug))
         else:
-            logger.error("request failed", extra=fields(peer=self._peer), exc_info=bug)
+            self._refuse(Refusal.BUG, repr(bug), bug)
 
-    def _refuse(self, reason: str) -> None:
-        logger.warning("connection refused", extra=fields(peer=self._peer, reason=reason))
-        self._queue.clear()
+    def _refuse(self, kind: Refusal, reason: str, bug: Exception | None = None) -> None:
+        self._owner.guard.refusals.note(self._peer, kind, reason, bug)
+        self._end()
+
+    def _end(self) -> None:
+        """Hang up at once and give back what is held; nothing that still arrives is looked at."""
         self.abort()
+        self._intake.close()
+        if self._is_admitted:
+            self._is_admitted = False
+            self._owner.guard.admission.leave(self._peer.host)
 
 
 async def _raise(bug: InvariantBroken) -> None:

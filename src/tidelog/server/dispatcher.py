@@ -11,9 +11,10 @@ from typing import NamedTuple, TypeAlias, cast
 
 from tidelog.runtime import Address, Metrics
 from tidelog.runtime.disk import Buffer
+from tidelog.server.refusals import ConnectionRefused, Refusal
 from tidelog.wire.api import API_TABLE, ApiKey, Response, VersionRange
 from tidelog.wire.codec import decode_request
-from tidelog.wire.errors import MalformedMessage
+from tidelog.wire.errors import MalformedMessage, UnsupportedRequest
 from tidelog.wire.frame import encode_response_frame, encode_unsupported_version_frame
 from tidelog.wire.header import RequestHeader, decode_request_header
 
@@ -21,10 +22,6 @@ Frame: TypeAlias = list[Buffer]
 Handler: TypeAlias = Callable[["RequestContext", object], object]
 """Takes the request type of its API; answers with the response type, with None where the protocol wants silence (acks=0), or with an
 awaitable of either. The table is the one place where the types of the APIs meet, hence the objects."""
-
-
-class ConnectionRefused(Exception):
-    """The peer sent something that has no answer; its connection is closed."""
 
 
 class RequestContext(NamedTuple):
@@ -77,8 +74,10 @@ class Dispatcher:
             if route is None or header.api_version not in route.served:
                 return _unserved(header)
             request = decode_request(header.api_key, header.api_version, memoryview(frame)[position:])
+        except UnsupportedRequest as unserved:
+            raise ConnectionRefused(str(unserved), Refusal.UNSERVED) from unserved
         except MalformedMessage as malformed:
-            raise ConnectionRefused(f"malformed request: {malformed}") from malformed
+            raise ConnectionRefused(f"malformed request: {malformed}", Refusal.MALFORMED) from malformed
         route.note()
         answer = route.handler(RequestContext(header, listener, local, peer), request)
         if isinstance(answer, Response):
@@ -90,7 +89,7 @@ def _unserved(header: RequestHeader) -> Frame:
     """Only ApiVersions is answered in a version we do not know, so that the client can choose again (KIP-511)."""
     if header.api_key == ApiKey.API_VERSIONS:
         return encode_unsupported_version_frame(header.correlation_id)
-    raise ConnectionRefused(f"{header.api_key.name} version {header.api_version} is not served")
+    raise ConnectionRefused(f"{header.api_key.name} version {header.api_version} is not served", Refusal.UNSERVED)
 
 
 async def _encoded_later(header: RequestHeader, answer: Awaitable[Response | None]) -> Frame | None:

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 
 from tidelog.model import invariant
 from tidelog.runtime import Address, Clock, Listening, Runtime
-from tidelog.server.connection import Connection, ConnectionLimits
+from tidelog.server.connection import Connection
 from tidelog.server.dispatcher import Dispatcher
+from tidelog.server.guard import Guard
+from tidelog.server.intake import ConnectionLimits
 
-_SWEEP_S = 5.0
+_LOOK_S = 1.0
+_LOOKS_PER_SWEEP = 5
 _DRAIN_S = 1.0
 
 
@@ -25,6 +28,7 @@ class Listener:
     dispatcher: Dispatcher
     limits: ConnectionLimits
     runtime: Runtime
+    guard: Guard
     _connections: dict[Connection, None] = field(default_factory=dict)  # Insertion ordered, for repeatable sweeps.
     _listening: Listening | None = None
     _tasks: asyncio.TaskGroup | None = None
@@ -83,11 +87,15 @@ class Listener:
 
     async def _sweep(self) -> None:
         """Close connections that outstayed their welcome; one timer for all of them."""
+        looks = 0
         while True:
-            await asyncio.sleep(_SWEEP_S)
-            now_ms = self.runtime.clock.monotonic_ms()
-            for connection in list(self._connections):
-                connection.close_if_overdue(now_ms)
+            await asyncio.sleep(_LOOK_S)
+            self.guard.look_after()
+            looks = (looks + 1) % _LOOKS_PER_SWEEP
+            if looks == 0:
+                now_ms = self.runtime.clock.monotonic_ms()
+                for connection in list(self._connections):
+                    connection.close_if_overdue(now_ms)
 
     async def _drain(self) -> None:
         """No more requests; those that wait get a moment; then everybody is sent away."""

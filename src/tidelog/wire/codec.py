@@ -16,6 +16,7 @@ from typing import Final, TypeAlias, cast
 from tidelog.model import ErrorCode
 from tidelog.wire.api import API_TABLE, ApiKey, Request, Response
 from tidelog.wire.decoder import compile_decoder
+from tidelog.wire.elements import ElementBudget
 from tidelog.wire.encoder import compile_encoder
 from tidelog.wire.errors import MalformedMessage, UnencodableMessage, UnsupportedRequest
 from tidelog.wire.hot.fetch_request import decode_fetch_request, encode_fetch_request
@@ -109,14 +110,18 @@ def _codec(key: ApiKey, version: int, *, is_request: bool) -> _Codec:
     if message_type in _HAND_WRITTEN:
         decode, encode = _HAND_WRITTEN[message_type]
         return _Codec(title=title, decode=partial(decode, version), encode=partial(encode, version))
-    return _compiled(title, layout_of(api, version, message_type))
+    # A broker bounds what strangers send it; what it answers may be as long as the cluster is large.
+    budget = ElementBudget() if is_request else None
+    return _compiled(title, layout_of(api, version, message_type), budget)
 
 
-def _compiled(title: str, layout: StructLayout) -> _Codec:
-    decode_struct = compile_decoder(layout)
+def _compiled(title: str, layout: StructLayout, budget: ElementBudget | None) -> _Codec:
+    decode_struct = compile_decoder(layout, budget)
     encode_struct = compile_encoder(layout)
 
     def decode(body: memoryview) -> tuple[object, int]:
+        if budget is not None:
+            budget.renew()
         return decode_struct(body, 0)
 
     def encode(message: object) -> list[Buffer]:

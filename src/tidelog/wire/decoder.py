@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from tidelog.model import ErrorCode
+from tidelog.wire.elements import ElementBudget
 from tidelog.wire.encoding import Encoding, encoding_of
 from tidelog.wire.errors import MalformedMessage
 from tidelog.wire.layout import FIXED_FORMATS, UUID, FieldLayout, StructLayout, smallest_element_size
@@ -31,9 +32,9 @@ def error_code(number: int) -> ErrorCode:
     return _ERROR_CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def compile_decoder(layout: StructLayout) -> Decode:
-    """A function that reads one struct of this layout."""
-    steps = _steps(layout)
+def compile_decoder(layout: StructLayout, budget: ElementBudget | None = None) -> Decode:
+    """A function that reads one struct of this layout; `budget`, if any, bounds what its arrays hold together."""
+    steps = _steps(layout, budget)
     message_type = layout.message_type
 
     def decode_struct(data: memoryview, position: int) -> tuple[object, int]:
@@ -45,7 +46,7 @@ def compile_decoder(layout: StructLayout) -> Decode:
     return decode_struct
 
 
-def _steps(layout: StructLayout) -> tuple[_Step, ...]:
+def _steps(layout: StructLayout, budget: ElementBudget | None) -> tuple[_Step, ...]:
     steps: list[_Step] = []
     run: list[FieldLayout] = []
     for field in layout.fields:
@@ -55,11 +56,11 @@ def _steps(layout: StructLayout) -> tuple[_Step, ...]:
         if run:
             steps.append(_fixed_run(run))
             run = []
-        steps.append(_single(field.name, _value_decoder(field, layout)))
+        steps.append(_single(field.name, _value_decoder(field, layout, budget)))
     if run:
         steps.append(_fixed_run(run))
     if layout.is_flexible:
-        steps.append(_tagged_section(layout) if layout.tagged else _no_known_tags)
+        steps.append(_tagged_section(layout, budget) if layout.tagged else _no_known_tags)
     return tuple(steps)
 
 
@@ -96,8 +97,12 @@ def _no_known_tags(data: memoryview, position: int, values: _Values) -> int:
     return skip_tagged_fields(data, position)
 
 
-def _tagged_section(layout: StructLayout) -> _Step:
-    known = {field.tag: (field.name, _value_decoder(field, layout)) for field in layout.tagged if field.tag is not None}
+def _tagged_section(layout: StructLayout, budget: ElementBudget | None) -> _Step:
+    known = {
+        field.tag: (field.name, _value_decoder(field, layout, budget))
+        for field in layout.tagged
+        if field.tag is not None
+    }
     below = max(known) + 1
 
     def read_tagged_section(data: memoryview, position: int, values: _Values) -> int:
@@ -113,19 +118,21 @@ def _tagged_section(layout: StructLayout) -> _Step:
     return read_tagged_section
 
 
-def _value_decoder(field: FieldLayout, parent: StructLayout) -> Decode:
+def _value_decoder(field: FieldLayout, parent: StructLayout, budget: ElementBudget | None) -> Decode:
     encoding = encoding_of(is_flexible=parent.is_flexible)
     if field.is_array:
         element_size = smallest_element_size(field, parent)
-        return _array_decoder(field, encoding, element_size=element_size)
+        return _array_decoder(field, encoding, budget, element_size=element_size)
     if field.struct is not None and field.is_nullable:
-        return _nullable_struct_decoder(compile_decoder(field.struct))
-    return _element_decoder(field, encoding, is_nullable=field.is_nullable)
+        return _nullable_struct_decoder(compile_decoder(field.struct, budget))
+    return _element_decoder(field, encoding, budget, is_nullable=field.is_nullable)
 
 
-def _element_decoder(field: FieldLayout, encoding: Encoding, *, is_nullable: bool) -> Decode:
+def _element_decoder(
+    field: FieldLayout, encoding: Encoding, budget: ElementBudget | None, *, is_nullable: bool
+) -> Decode:
     if field.struct is not None:
-        return compile_decoder(field.struct)
+        return compile_decoder(field.struct, budget)
     if field.kafka_type == UUID:
         return read_uuid
     if field.kafka_type in FIXED_FORMATS:
@@ -160,14 +167,19 @@ def _bytes_decoder(encoding: Encoding, *, is_nullable: bool) -> Decode:
     return read_bytes
 
 
-def _array_decoder(field: FieldLayout, encoding: Encoding, *, element_size: int) -> Decode:
-    decode = _element_decoder(field, encoding, is_nullable=False)
+def _array_decoder(
+    field: FieldLayout, encoding: Encoding, budget: ElementBudget | None, *, element_size: int
+) -> Decode:
+    decode = _element_decoder(field, encoding, budget, is_nullable=False)
+    is_fixed = field.kafka_type in FIXED_FORMATS
     read_count = encoding.read_nullable_count if field.is_nullable else encoding.read_count
 
     def read_array(data: memoryview, position: int) -> tuple[object, int]:
         count, position = read_count(data, position, element_size=element_size)
         if count < 0:
             return None, position
+        if budget is not None:
+            budget.spend(count, is_fixed=is_fixed)
         elements = []
         for _ in range(count):
             element, position = decode(data, position)

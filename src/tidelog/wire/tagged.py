@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from tidelog.wire.elements import TAGS_MAX
 from tidelog.wire.errors import MalformedMessage
 from tidelog.wire.primitives import read_uvarint, write_uvarint
 
@@ -26,6 +27,8 @@ def read_tagged_fields(data: memoryview, position: int, *, below: int) -> tuple[
     """
     known: dict[int, memoryview] = {}
     count, position = read_uvarint(data, position)
+    if count > TAGS_MAX:
+        raise MalformedMessage(f"{count} tagged fields at byte {position}, where {TAGS_MAX} are accepted")
     previous_tag = -1
     for _ in range(count):
         tag, start = read_uvarint(data, position)

@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
+from tidelog.wire.elements import check_elements
 from tidelog.wire.encoding import CLASSIC, FLEXIBLE, Encoding
 from tidelog.wire.messages.fetch import (
     HIGH_WATERMARK_NOT_TOLD,
@@ -90,10 +91,14 @@ def _decode_topics(
     version: int, encoding: Encoding, data: memoryview, position: int
 ) -> tuple[tuple[FetchTopic, ...], int]:
     count, position = encoding.read_count(data, position, element_size=_SMALLEST_TOPIC)
+    check_elements(count)
+    elements = count
     topics = []
     for _ in range(count):
         name, topic_id, position = _read_topic(version, encoding, data, position)
         partition_count, position = encoding.read_count(data, position, element_size=_PARTITION_V4.size)
+        elements += partition_count
+        check_elements(elements)
         partitions = []
         for _ in range(partition_count):
             partition, position = _decode_partition(version, data, position)
@@ -155,10 +160,14 @@ def _decode_forgotten(
     version: int, encoding: Encoding, data: memoryview, position: int
 ) -> tuple[tuple[ForgottenTopic, ...], int]:
     count, position = encoding.read_count(data, position, element_size=_SMALLEST_TOPIC)
+    check_elements(count)
+    elements = count
     topics = []
     for _ in range(count):
         name, topic_id, position = _read_topic(version, encoding, data, position)
         partition_count, position = encoding.read_count(data, position, element_size=4)
+        elements += partition_count
+        check_elements(elements)
         partitions = Struct(f">{partition_count}i").unpack_from(data, position)
         position = encoding.skip_tags(data, position + 4 * partition_count)
         topics.append(ForgottenTopic(topic=name, topic_id=topic_id, partitions=partitions))

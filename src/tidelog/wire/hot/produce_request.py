@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from tidelog.wire.elements import check_elements
 from tidelog.wire.encoding import CLASSIC, FLEXIBLE, Encoding
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidelog.wire.primitives import INT32, Buffer, read_uuid, write_uuid
@@ -23,6 +24,8 @@ def decode_produce_request(version: int, data: memoryview) -> tuple[ProduceReque
     transactional_id, position = encoding.read_nullable_string(data, 0)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(data, position)
     count, position = encoding.read_count(data, position + _ACKS_AND_TIMEOUT.size, element_size=_SMALLEST_TOPIC)
+    check_elements(count)
+    elements = count
     topics = []
     for _ in range(count):
         name, topic_id = "", None
@@ -31,6 +34,8 @@ def decode_produce_request(version: int, data: memoryview) -> tuple[ProduceReque
         else:
             name, position = encoding.read_string(data, position)
         partitions, position = _decode_partitions(encoding, data, position)
+        elements += len(partitions)
+        check_elements(elements)
         position = encoding.skip_tags(data, position)
         topics.append(TopicProduceData(name=name, topic_id=topic_id, partition_data=partitions))
     request = ProduceRequest(
@@ -44,6 +49,7 @@ def _decode_partitions(
 ) -> tuple[tuple[PartitionProduceData, ...], int]:
     read_length, skip_tags = encoding.read_length, encoding.skip_tags
     count, position = encoding.read_count(data, position, element_size=_SMALLEST_PARTITION)
+    check_elements(count)
     partitions = []
     for _ in range(count):
         (index,) = INT32.unpack_from(data, position)
