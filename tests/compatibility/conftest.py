@@ -66,6 +66,24 @@ def node(tidelog: TidelogProcess) -> Iterator[Driver]:
     yield from _driver(lambda: kafkajs_driver(kafkajs(), tidelog.bootstrap))
 
 
+@pytest.fixture(params=["java_old", "java_new", "node"])
+def client(request: pytest.FixtureRequest) -> Driver:
+    """Each client that has a driver, in turn."""
+    return _of_the_session(request)
+
+
+@pytest.fixture(params=["java_old", "java_new"])
+def java(request: pytest.FixtureRequest) -> Driver:
+    """Each of the Java clients in turn."""
+    return _of_the_session(request)
+
+
+def _of_the_session(request: pytest.FixtureRequest) -> Driver:
+    driver = request.getfixturevalue(request.param)
+    assert isinstance(driver, Driver)
+    return driver
+
+
 def _classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("classes")
 

@@ -11,27 +11,6 @@ from tests.compatibility.test_python_clients import confluent_consume, confluent
 
 pytestmark = [pytest.mark.compat, pytest.mark.slow]
 
-JAVA = ("java_old", "java_new")
-EVERY_CLIENT = (*JAVA, "node")
-
-
-@pytest.fixture(params=EVERY_CLIENT)
-def client(request: pytest.FixtureRequest) -> Driver:
-    """Each of the clients in turn."""
-    return _driver(request)
-
-
-@pytest.fixture(params=JAVA)
-def java(request: pytest.FixtureRequest) -> Driver:
-    """Each of the Java clients in turn."""
-    return _driver(request)
-
-
-def _driver(request: pytest.FixtureRequest) -> Driver:
-    driver = request.getfixturevalue(request.param)
-    assert isinstance(driver, Driver)
-    return driver
-
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_client_reads_what_it_wrote(client: Driver, tidelog: TidelogProcess, topic: str, codec: str) -> None:
@@ -156,39 +135,3 @@ def test_java_hears_that_a_compacted_topic_wants_keys(java: Driver, topic: str) 
     with pytest.raises(ClientError) as raised:
         java.produce(topic, [Message(None, b"no key", (), BASE_TIMESTAMP_MS)])
     assert raised.value.name == "InvalidRecordException"
-
-
-def test_a_topic_comes_and_goes(client: Driver, tidelog: TidelogProcess, topic: str) -> None:
-    client.ask("create", topic, 3, "retention.ms=86400000")
-    assert [row[:4] for row in client.ask("describe", topic)] == [[str(index), "1", "1", "1"] for index in range(3)]
-    assert topic in client.ask("topics")[0]
-    assert sorted(path.name for path in tidelog.log_dir.glob(f"{topic}-?")) == [
-        f"{topic}-{index}" for index in range(3)
-    ]
-    client.ask("delete", topic)
-    assert topic not in client.ask("topics")[0]
-
-
-def test_java_is_told_the_settings_of_the_topic_it_creates(java: Driver, topic: str) -> None:
-    (partitions, replicas, topic_id), *settings = java.ask("create", topic, 2, "retention.ms=86400000")
-    assert (partitions, replicas) == ("2", "1")
-    assert settings == [["retention.ms", "86400000", "DYNAMIC_TOPIC_CONFIG"]]
-    assert {row[4] for row in java.ask("describe", topic)} == {topic_id}
-
-
-@pytest.mark.parametrize(
-    ("configs", "name"),
-    [("", "TopicExistsException"), ("retention.ms=soon", "InvalidConfigurationException")],
-    ids=["exists", "bad setting"],
-)
-def test_java_hears_why_a_topic_is_not_created(java: Driver, topic: str, configs: str, name: str) -> None:
-    java.ask("create", topic, 1, "")
-    with pytest.raises(ClientError) as raised:
-        java.ask("create", topic if not configs else f"{topic}-2", 1, configs)
-    assert raised.value.name == name
-
-
-def test_java_hears_that_a_topic_is_unknown(java: Driver) -> None:
-    with pytest.raises(ClientError) as raised:
-        java.ask("delete", "never-made")
-    assert raised.value.name == "UnknownTopicOrPartitionException"

@@ -115,6 +115,20 @@ def test_topics_are_made_told_and_deleted(ours: CommandLine, kafka: KafkaProcess
     assert topic not in ours.run("topics", "list").split()
 
 
+def test_records_before_an_offset_are_forgotten(ours: CommandLine, kafka: KafkaProcess, topic: str) -> None:
+    confluent_produce(kafka.bootstrap, topic, "none", messages())
+    ours.run("topics", "delete-records", topic, "--before", "20")
+    assert ours.run("consume", "-t", topic, "-e", "-f", r"%o\n").split() == [str(offset) for offset in range(20, 54)]
+
+
+def test_status_tells_who_is_there_and_how_much_they_hold(ours: CommandLine, kafka: KafkaProcess, topic: str) -> None:
+    confluent_produce(kafka.bootstrap, topic, "none", messages())
+    told = json.loads(ours.run("status", "--format", "json"))
+    assert (told["controller"], told["offline_partitions"], told["troubles"]) == (1, 0, [])
+    assert [(each["broker"], each["port"]) for each in told["brokers"]] == [(1, kafka.port)]
+    assert told["size_bytes"] >= (kafka.log_dir / f"{topic}-0" / f"{0:020}.log").stat().st_size
+
+
 def test_what_kafka_refuses_is_said(ours: CommandLine, topic: str) -> None:
     assert "TOPIC_ALREADY_EXISTS" in _twice(ours, topic)
     assert "INVALID_CONFIG" in ours.run("topics", "create", f"{topic}-2", "-c", "retention.ms=soon", exit_code=1)

@@ -129,6 +129,7 @@ const commands = {
   },
 
   async 'delete-records'(topic, partition, offset) {
+    await admin.fetchTopicOffsets(topic) // KafkaJS looks for the leader in what it knows already, and here it learns it
     await admin.deleteTopicRecords({ topic, partitions: [{ partition: Number(partition), offset }] })
   },
 }
