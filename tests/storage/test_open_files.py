@@ -49,12 +49,12 @@ def test_log_of_many_segments_keeps_few_files_open(tmp_path: Path) -> None:
     disk = RealDisk()
     opening = Opening(files=OpenFiles(disk, resting_max=10))
     log = PartitionLog.open(disk, str(tmp_path / "t-0"), PARTITION, SMALL, now_ms=NOW, opening=opening)
-    for number in range(300):
+    for number in range(150):
         append(log, f"value {number}")
-    assert len(log.segments) > 50
+    assert len(log.segments) > 25
     flush(log)
     assert open_count() <= 11
-    assert [value for _, value in values(log)] == [f"value {number}" for number in range(300)]
+    assert [value for _, value in values(log)] == [f"value {number}" for number in range(150)]
     assert open_count() <= 11
     log.close()
     assert open_count() == 0
