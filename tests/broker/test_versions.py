@@ -12,11 +12,14 @@ from tests.compatibility.processes import TidelogProcess
 from tidelog.model import ErrorCode
 from tidelog.records import RecordBatchBuilder
 from tidelog.wire.api import API_TABLE, ApiKey
+from tidelog.wire.messages import alter_configs, incremental_alter_configs
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
+from tidelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest
+from tidelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tidelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from tidelog.wire.messages.describe_producers import DescribeProducersRequest
 from tidelog.wire.messages.describe_producers import TopicRequest as ProducersOfTopic
@@ -245,6 +248,63 @@ def check_list_config_resources(conversation: Conversation, version: int, topic:
     assert ({(2, topic), (4, "1")} <= listed) == (version >= 1)
 
 
+def check_create_partitions(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id_of(conversation, topic)
+    request = CreatePartitionsRequest(topics=(CreatePartitionsTopic(name=topic, count=3),))
+    (grown,) = conversation.ask(request, version).results
+    (refused,) = conversation.ask(request, version).results
+    assert (grown.error_code, refused.error_code) == (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS)
+    (found,) = conversation.ask(MetadataRequest(topics=(MetadataRequestTopic(name=topic, topic_id=None),)), 12).topics
+    assert [(row.partition_index, row.leader_id) for row in found.partitions] == [(0, 1), (1, 1), (2, 1)]
+
+
+def topic_value(conversation: Conversation, topic: str, name: str) -> str | None:
+    resource = DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=(name,))
+    (result,) = conversation.ask(DescribeConfigsRequest(resources=(resource,)), 4).results
+    return result.configs[0].value
+
+
+def check_alter_configs(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id_of(conversation, topic)
+    for value in ("1000", "2000"):
+        configs = (alter_configs.AlterableConfig(name="retention.ms", value=value),)
+        resource = alter_configs.AlterConfigsResource(resource_type=2, resource_name=topic, configs=configs)
+        (answered,) = conversation.ask(alter_configs.AlterConfigsRequest(resources=(resource,)), version).responses
+        assert (answered.error_code, answered.error_message) == (ErrorCode.NONE, None)
+        assert topic_value(conversation, topic, "retention.ms") == value
+
+
+def check_incremental_alter_configs(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id_of(conversation, topic)
+    for operation, value, expected in ((2, "compact", "delete,compact"), (3, "delete", "compact"), (1, None, "delete")):
+        change = incremental_alter_configs.AlterableConfig(
+            name="cleanup.policy", config_operation=operation, value=value
+        )
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=2, resource_name=topic, configs=(change,)
+        )
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=(resource,))
+        (answered,) = conversation.ask(request, version).responses
+        assert answered.error_code is ErrorCode.NONE
+        assert topic_value(conversation, topic, "cleanup.policy") == expected
+
+
+def check_describe_configs(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id_of(conversation, topic)
+    resources = tuple(
+        DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in ((2, topic), (4, "1"))
+    )
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=version >= 3)
+    of_topic, of_broker = conversation.ask(request, version).results
+    (policy,) = [row for row in of_topic.configs if row.name == "cleanup.policy"]
+    assert (policy.value, policy.read_only, policy.config_source, policy.is_sensitive) == ("delete", False, 5, False)
+    assert [(row.name, row.value, row.source) for row in policy.synonyms] == [("log.cleanup.policy", "delete", 5)]
+    assert (policy.config_type, bool(policy.documentation)) == ((7, True) if version >= 3 else (0, False))
+    assert {"node.id": True, "log.retention.ms": False}.items() <= {
+        row.name: row.read_only for row in of_broker.configs
+    }.items()
+
+
 CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.PRODUCE: check_produce,
     ApiKey.FETCH: check_fetch,
@@ -255,6 +315,10 @@ CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.DELETE_TOPICS: check_delete_topics,
     ApiKey.INIT_PRODUCER_ID: check_init_producer_id,
     ApiKey.FIND_COORDINATOR: check_find_coordinator,
+    ApiKey.CREATE_PARTITIONS: check_create_partitions,
+    ApiKey.DESCRIBE_CONFIGS: check_describe_configs,
+    ApiKey.ALTER_CONFIGS: check_alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: check_incremental_alter_configs,
     ApiKey.DELETE_RECORDS: check_delete_records,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: check_offset_for_leader_epoch,
     ApiKey.DESCRIBE_CLUSTER: check_describe_cluster,

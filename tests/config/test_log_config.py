@@ -9,10 +9,11 @@ from tidelog.config import (
     TOPIC_SETTINGS,
     BrokerConfig,
     ConfigError,
+    ConfigLayers,
     ConfigSource,
     LogConfig,
     UnknownSetting,
-    effective_settings,
+    topic_settings,
 )
 from tidelog.model import TimestampType
 
@@ -80,7 +81,7 @@ def test_longest_compaction_lag_cannot_be_below_the_shortest() -> None:
 
 def test_effective_settings_say_where_each_value_comes_from() -> None:
     broker = BrokerConfig.from_properties({"log.segment.bytes": "1000", "log.flush.interval.messages": "1"})
-    settings = {row.name: row for row in effective_settings({"retention.ms": "-1"}, broker)}
+    settings = {row.name: row for row in topic_settings({"retention.ms": "-1"}, ConfigLayers(static=broker))}
     assert list(settings) == sorted(TOPIC_SETTINGS)
     assert (settings["retention.ms"].value, settings["retention.ms"].source) == ("-1", ConfigSource.TOPIC)
     assert (settings["segment.bytes"].value, settings["segment.bytes"].source) == ("1000", ConfigSource.STATIC_BROKER)

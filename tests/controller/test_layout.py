@@ -91,7 +91,7 @@ def test_state_node() -> None:
 
 def test_config_node() -> None:
     assert layout.encode_configs({"b": "2", "a": "1"}) == b'{"version":1,"config":{"a":"1","b":"2"}}'
-    assert layout.decode_configs("t", node('{"version":1,"config":{"a":"1"}}')) == {"a": "1"}
+    assert layout.decode_configs("/config/topics/t", node('{"version":1,"config":{"a":"1"}}')) == {"a": "1"}
 
 
 def test_producer_id_block_node() -> None:
@@ -145,4 +145,4 @@ def test_other_malformed_nodes_are_named() -> None:
     with pytest.raises(MalformedNode):
         layout.decode_broker(1, node('{"endpoints":["nowhere"]}'))
     with pytest.raises(MalformedNode):
-        layout.decode_configs("t", node('{"config":{"a":1}}'))
+        layout.decode_configs("/config/topics/t", node('{"config":{"a":1}}'))

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
+from tidelog.broker.live_config import LiveConfig
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.replica_manager import ReplicaManager
-from tidelog.config import BrokerConfig
 from tidelog.controller import ClusterImage, PartitionState, TopicImage
 from tidelog.model import TopicPartition
 from tidelog.partition import Leadership
@@ -24,43 +24,56 @@ _SLICE_MS: Final = 5.0
 class ImageFollower:
     """Applies images one after the other; only what changed since the last costs anything."""
 
-    def __init__(self, config: BrokerConfig, metadata: MetadataCache, replicas: ReplicaManager, clock: Clock) -> None:
-        self._config = config
+    def __init__(
+        self, live_config: LiveConfig, metadata: MetadataCache, replicas: ReplicaManager, clock: Clock
+    ) -> None:
+        self._live_config = live_config
+        self._followed_layers = live_config.layers
         self._metadata = metadata
         self._replicas = replicas
         self._clock = clock
 
     async def publish(self, image: ClusterImage) -> None:
         """Follow the image, then make it visible."""
+        self._live_config.follow(image)
+        layers = self._live_config.layers
         slice_end_ms = self._clock.monotonic_ms() + _SLICE_MS
-        for topic, index, state in self._changed(image):
+        for topic, index, state in self._changed(image, are_settings_new=layers != self._followed_layers):
             self._lead(topic, index, state)
             if self._clock.monotonic_ms() >= slice_end_ms:
                 await asyncio.sleep(0)
                 slice_end_ms = self._clock.monotonic_ms() + _SLICE_MS
         before = self._metadata.image
+        self._followed_layers = layers
         self._metadata.publish(image)
         for topic_partition in _gone(before, image):
             self._replicas.drop(topic_partition)
 
-    def _changed(self, image: ClusterImage) -> Iterator[tuple[TopicImage, int, PartitionState]]:
-        """Partitions we lead that are new or differ from the last image, as do all of a topic whose settings changed."""
+    def _changed(
+        self, image: ClusterImage, *, are_settings_new: bool
+    ) -> Iterator[tuple[TopicImage, int, PartitionState]]:
+        """Partitions we lead that are new or differ from the last image, as do all of a topic, or broker, whose settings changed."""
         known = self._metadata.image.topics
         for name, topic in image.topics.items():
             before = known.get(name)
-            if before is topic:
+            if before is topic and not are_settings_new:
                 continue
-            is_same_topic = before is not None and before.topic_id == topic.topic_id and before.configs == topic.configs
+            is_same_topic = (
+                before is not None
+                and before.topic_id == topic.topic_id
+                and before.configs == topic.configs
+                and not are_settings_new
+            )
             for index, state in topic.partitions.items():
                 is_known = is_same_topic and before is not None and before.partitions.get(index) == state
-                if state.leader == self._config.broker_id and not is_known:
+                if state.leader == self._live_config.current.broker_id and not is_known:
                     yield topic, index, state
 
     def _lead(self, topic: TopicImage, index: int, state: PartitionState) -> None:
         self._replicas.lead(
             TopicPartition(topic.name, index),
             topic.topic_id,
-            topic.log_config(self._config),
+            topic.log_config(self._live_config.current),
             Leadership(
                 leader=state.leader,
                 leader_epoch=state.leader_epoch,

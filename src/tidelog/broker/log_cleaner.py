@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from tidelog.broker.live_config import LiveConfig
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.config import BrokerConfig
 from tidelog.partition import Partition
@@ -33,10 +34,15 @@ logger = logging.getLogger(__name__)
 class LogCleaner:
     """One compaction at a time for the whole broker."""
 
-    config: BrokerConfig
+    live_config: LiveConfig
     runtime: Runtime
     replicas: ReplicaManager
     _uncleanable: list[Partition] = field(default_factory=list)  # A damaged batch was met; compacting would hide it.
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that hold now."""
+        return self.live_config.current
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

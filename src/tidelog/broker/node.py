@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.broker.fetch_sessions import FetchSessionCache
+from tidelog.broker.live_config import LiveConfig
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replica_manager import ReplicaManager
@@ -17,10 +18,15 @@ from tidelog.runtime import Runtime
 class Node:
     """Owns nothing; says who is there."""
 
-    config: BrokerConfig
+    live_config: LiveConfig
     runtime: Runtime
     metadata: MetadataCache
     replicas: ReplicaManager
     controller: ControllerService
     producer_ids: ProducerIds
     fetch_sessions: FetchSessionCache
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that hold now."""
+        return self.live_config.current

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -14,7 +13,6 @@ from tidelog.config.kinds import (
     LONG_MAX,
     TIMESTAMP_TYPE,
     Kind,
-    ValueType,
     integer,
     list_of,
     long,
@@ -116,47 +114,6 @@ class LogConfig:
 
 _FIELDS: Final = settings_of(LogConfig)
 TOPIC_SETTINGS: Final[Mapping[str, Setting]] = {row.name: row for row in _FIELDS.values()}
-
-
-class ConfigSource(enum.IntEnum):
-    """Where a value comes from, as DescribeConfigs and CreateTopics number it."""
-
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectiveSetting:
-    """A setting of a topic as clients are shown it."""
-
-    name: str
-    value: str
-    source: ConfigSource
-    value_type: ValueType
-
-
-def effective_settings(overrides: Mapping[str, str], broker: BrokerConfig) -> tuple[EffectiveSetting, ...]:
-    """Every topic-level setting with its value for a topic that has these overrides, sorted by name."""
-    config = LogConfig.from_properties(overrides, broker)
-    return tuple(
-        EffectiveSetting(
-            name=row.name,
-            value=row.kind.render(getattr(config, field)),
-            source=_source(row, overrides, broker),
-            value_type=row.value_type,
-        )
-        for field, row in sorted(_FIELDS.items(), key=lambda item: item[1].name)
-    )
-
-
-def _source(row: Setting, overrides: Mapping[str, str], broker: BrokerConfig) -> ConfigSource:
-    if row.name in overrides:
-        return ConfigSource.TOPIC
-    is_default = _broker_value(row, broker) == row.parse(row.default)
-    return ConfigSource.DEFAULT if is_default else ConfigSource.STATIC_BROKER
 
 
 def _broker_value(row: Setting, broker: BrokerConfig) -> object:

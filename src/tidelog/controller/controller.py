@@ -3,7 +3,7 @@
 A decision is a list of writes. Each write is atomic and guarded by the controller epoch; between two of them the process may die. So the
 writes are ordered so that what is there after any of them is something the next start completes:
 
-- Creating: settings and assignment first, then the partitions' states. A partition without a state is a new one.
+- Creating and growing: settings and assignment first, then the partitions' states. A partition without a state is a new one.
 - Deleting: the mark first, then the leaves, the topic, and the mark last. A marked topic is deleted further.
 """
 
@@ -17,6 +17,8 @@ from typing import Final, TypeAlias, TypeVar
 
 from tidelog.config import BrokerConfig
 from tidelog.controller import layout
+from tidelog.controller.alteration import ConfigAlteration, ConfigEntity, altered_broker, altered_topic
+from tidelog.controller.growth import MorePartitions, added_assignments
 from tidelog.controller.image import NO_BROKER, ClusterImage, PartitionState, TopicImage
 from tidelog.controller.placement import Assignment, place_replicas
 from tidelog.controller.topics import (
@@ -60,7 +62,21 @@ class ElectLeaders:
     restarted: frozenset[BrokerId] = frozenset()
 
 
-Command: TypeAlias = CreateTopics | DeleteTopics | ElectLeaders
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitions:
+    """Give these topics more partitions."""
+
+    topics: Sequence[MorePartitions]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigs:
+    """Change the settings of these topics and brokers, each for itself."""
+
+    alterations: Sequence[ConfigAlteration]
+
+
+Command: TypeAlias = CreateTopics | DeleteTopics | ElectLeaders | CreatePartitions | AlterConfigs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,19 +88,27 @@ class Decision:
 
     writes: Iterable[Write]
     image: ClusterImage
-    results: tuple[TopicResult, ...] = ()
+    results: tuple[TopicResult, ...] = ()  # of topics that come or go
+    errors: tuple[ApiError | None, ...] = ()  # of what is changed: per item, why it is not
 
 
 class Controller:
     """Decides for one reign, on the image it was loaded with; whoever performed the writes gives back the new image."""
 
     def __init__(self, config: BrokerConfig, image: ClusterImage, randomness: Randomness) -> None:
+        self._static_config = config
         self._config = config
         self._randomness = randomness
         self.image = image
 
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that hold now."""
+        return self.image.layers_of(self._static_config).merged()
+
     def decide(self, command: Command) -> Decision:
         """What follows from a command."""
+        self._config = self.config
         match command:
             case CreateTopics(topics=topics):
                 return self._create(topics)
@@ -92,6 +116,10 @@ class Controller:
                 return self._delete(names)
             case ElectLeaders(restarted=restarted):
                 return self._elect(restarted)
+            case CreatePartitions(topics=growing):
+                return self._grow(growing)
+            case AlterConfigs(alterations=alterations):
+                return self._alter(alterations)
 
     def _create(self, topics: Sequence[NewTopic]) -> Decision:
         taken = TakenNames(self.image.topics)
@@ -195,6 +223,72 @@ class Controller:
         image = self.image.with_topics(changed) if changed else self.image
         return Decision(writes=_chunks(operations, PARTITIONS_PER_WRITE), image=image)
 
+    def _grow(self, growing: Sequence[MorePartitions]) -> Decision:
+        live = frozenset(self.image.brokers)
+        grown: list[tuple[TopicImage, int]] = []
+        errors: list[ApiError | None] = []
+        room = self._config.partitions_per_request_max
+        for wanted in growing:
+            try:
+                topic, added = self._added(wanted, room)
+            except ApiError as error:
+                errors.append(error)
+                continue
+            first, room = len(topic.partitions), room - len(added)
+            states = {first + step: new_partition(topic.topic_id, one, live) for step, one in enumerate(added)}
+            grown.append((dataclasses.replace(topic, partitions={**topic.partitions, **states}), first))
+            errors.append(None)
+        epoch = self.image.controller_epoch
+        return Decision(
+            writes=(write for topic, first in grown for write in growth_writes(topic, first, epoch)),
+            image=self.image.with_topics(topic for topic, _ in grown) if grown else self.image,
+            errors=tuple(errors),
+        )
+
+    def _added(self, wanted: MorePartitions, room: int) -> tuple[TopicImage, list[Assignment]]:
+        topic = self.image.topics.get(wanted.name)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
+        self._check_policy(wanted.count)
+        if wanted.count - len(topic.partitions) > room:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        return topic, added_assignments(topic, wanted, self.image.brokers)
+
+    def _alter(self, alterations: Sequence[ConfigAlteration]) -> Decision:
+        image = self.image
+        writes: list[Write] = []
+        errors: list[ApiError | None] = []
+        for alteration in alterations:
+            try:
+                changed, write = self._alteration(image, alteration)
+            except ApiError as error:
+                errors.append(error)
+                continue
+            errors.append(None)
+            if write:
+                image = changed
+                writes.append(write)
+        return Decision(writes=writes, image=image, errors=tuple(errors))
+
+    def _alteration(self, image: ClusterImage, alteration: ConfigAlteration) -> tuple[ClusterImage, Write]:
+        """The image with one resource altered, and the write that does it; empty if nothing changes."""
+        name = alteration.name
+        if alteration.entity is ConfigEntity.BROKER:
+            known = image.broker_configs.get(name)
+            configs = altered_broker(image, alteration, self._static_config)
+            path = layout.broker_config_path(name)
+            changed = image.with_broker_configs(name, configs)
+        else:
+            configs = altered_topic(image, alteration, image.layers_of(self._static_config))
+            path = layout.topic_config_path(name)
+            known = image.topics[name].configs
+            changed = image.with_topics([dataclasses.replace(image.topics[name], configs=configs)])
+        if configs == (known or {}):
+            return image, ()
+        content = layout.encode_configs(configs)
+        notification = Create(layout.CHANGE_NOTIFICATION, layout.encode_change(path), sequential=True)
+        return changed, (Create(path, content) if known is None else Set(path, content), notification)
+
 
 def new_partition(topic_id: TopicId, assignment: Assignment, live: frozenset[BrokerId]) -> PartitionState:
     """A partition nobody has written to: led by its first live replica, all live ones in sync."""
@@ -242,8 +336,22 @@ def creation_writes(topic: TopicImage, controller_epoch: int) -> Iterator[Write]
         Create(layout.topic_path(topic.name), layout.encode_topic(topic.topic_id, assignments)),
         Create(layout.partitions_path(topic.name)),
     )
-    for chunk in _chunks(list(topic.partitions.items()), PARTITIONS_PER_WRITE):
-        states = (state_creation(topic.name, index, state, controller_epoch) for index, state in chunk)
+    return _with_states(head, topic.name, list(topic.partitions.items()), controller_epoch)
+
+
+def growth_writes(topic: TopicImage, first: int, controller_epoch: int) -> Iterator[Write]:
+    """The writes that give a topic its partitions from `first` on."""
+    assignments = {index: state.assignment for index, state in topic.partitions.items()}
+    head: Write = (Set(layout.topic_path(topic.name), layout.encode_topic(topic.topic_id, assignments)),)
+    added = [(index, state) for index, state in topic.partitions.items() if index >= first]
+    return _with_states(head, topic.name, added, controller_epoch)
+
+
+def _with_states(
+    head: Write, topic: str, partitions: Sequence[tuple[int, PartitionState]], controller_epoch: int
+) -> Iterator[Write]:
+    for chunk in _chunks(partitions, PARTITIONS_PER_WRITE):
+        states = (state_creation(topic, index, state, controller_epoch) for index, state in chunk)
         yield (*head, *chain.from_iterable(states))
         head = ()
 

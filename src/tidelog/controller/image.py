@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.config import BrokerConfig, Listener, LogConfig
+from tidelog.config import BrokerConfig, ConfigLayers, Listener, LogConfig
 from tidelog.model import BrokerId, LeaderEpoch, TopicId
 
 NO_BROKER: Final = -1
+ALL_BROKERS: Final = "<default>"  # the entity whose settings every broker takes over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,15 @@ class ClusterImage:
     controller_epoch: int = 0
     brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # altered settings, by broker id
+
+    def layers_of(self, static: BrokerConfig) -> ConfigLayers:
+        """The settings of the broker that was started with `static`, with what was altered since."""
+        return ConfigLayers(
+            static=static,
+            own=self.broker_configs.get(str(static.broker_id), {}),
+            shared=self.broker_configs.get(ALL_BROKERS, {}),
+        )
 
     def with_topics(self, topics: Iterable[TopicImage]) -> ClusterImage:
         """The image with topics added or replaced."""
@@ -84,3 +94,7 @@ class ClusterImage:
         return dataclasses.replace(
             self, topics={name: topic for name, topic in self.topics.items() if name not in gone}
         )
+
+    def with_broker_configs(self, entity: str, configs: Mapping[str, str]) -> ClusterImage:
+        """The image with the altered settings of a broker, or of ALL_BROKERS, replaced."""
+        return dataclasses.replace(self, broker_configs={**self.broker_configs, entity: configs})

@@ -24,6 +24,8 @@ BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 BROKER_ID_SEQUENCE: Final = "/brokers/seqid"
 TOPIC_CONFIGS: Final = "/config/topics"
+BROKER_CONFIGS: Final = "/config/brokers"
+CONFIG_CHANGES: Final = "/config/changes"
 DELETIONS: Final = "/admin/delete_topics"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 
@@ -36,8 +38,8 @@ PERSISTENT_PATHS: Final = (
     TOPICS,
     "/cluster",
     "/config",
-    "/config/brokers",
-    "/config/changes",
+    BROKER_CONFIGS,
+    CONFIG_CHANGES,
     "/config/clients",
     "/config/ips",
     TOPIC_CONFIGS,
@@ -88,6 +90,11 @@ def state_path(topic: str, index: int) -> str:
 def topic_config_path(topic: str) -> str:
     """Where a topic's own settings are."""
     return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def broker_config_path(entity: str) -> str:
+    """Where the altered settings of a broker, or of `<default>`, are."""
+    return f"{BROKER_CONFIGS}/{entity}"
 
 
 def deletion_path(topic: str) -> str:
@@ -258,17 +265,24 @@ def decode_state(path: str, node: Node) -> StoredState:
 
 
 def encode_configs(configs: Mapping[str, str]) -> bytes:
-    """The content of /config/topics/T."""
+    """The content of /config/topics/T and /config/brokers/N."""
     return _encode({"version": 1, "config": dict(sorted(configs.items()))})
 
 
-def decode_configs(topic: str, node: Node) -> dict[str, str]:
-    """A topic's own settings."""
-    path = topic_config_path(topic)
+def decode_configs(path: str, node: Node) -> dict[str, str]:
+    """The settings of a topic or a broker."""
     configs = _Reader(path, node).mapping("config")
     if not all(isinstance(value, str) for value in configs.values()):
         raise MalformedNode(path, "a setting's value is not text")
     return {name: str(value) for name, value in configs.items()}
+
+
+CHANGE_NOTIFICATION: Final = f"{CONFIG_CHANGES}/config_change_"
+
+
+def encode_change(config_path: str) -> bytes:
+    """The content of a notification that the settings at a path have changed."""
+    return _encode({"version": 2, "entity_path": config_path.removeprefix("/config/")})
 
 
 def encode_producer_id_block(broker_id: BrokerId, block: range) -> bytes:

@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from tidelog.controller import layout
 from tidelog.controller.controller import Write, deletion_writes
 from tidelog.controller.image import ClusterImage, TopicImage
-from tidelog.controller.snapshot import TopicNodes, brokers_of, complete, expected_paths, newest_controller_epoch
+from tidelog.controller.snapshot import (
+    TopicNodes,
+    broker_configs_at,
+    brokers_of,
+    complete,
+    expected_paths,
+    newest_controller_epoch,
+)
 from tidelog.model import BrokerId, TimestampMs, TopicId
 from tidelog.registry import BadVersion, Check, Create, Delete, Node, NodeExists, NoNode, Registry, Set
 from tidelog.runtime import Randomness
@@ -66,10 +73,11 @@ class Reign:
         self._guard = Check(layout.CONTROLLER_EPOCH, epoch_version)
         self.epoch = epoch
 
-    async def write(self, write: Write) -> None:
-        """Perform a write of a decision, as a whole, if we are still the controller. Raises Fenced, RegistryError."""
+    async def write(self, write: Write) -> list[str]:
+        """Perform a write of a decision, as a whole, if we are still the controller; the paths it touched. Raises Fenced, RegistryError."""
         try:
-            await self._registry.multi([self._guard, *write])
+            _, *outcomes = await self._registry.multi([self._guard, *write])
+            return [outcome.path for outcome in outcomes]
         except BadVersion as error:
             if error.path == layout.CONTROLLER_EPOCH:
                 raise Fenced(f"controller epoch {self.epoch} is over") from error
@@ -84,6 +92,7 @@ class Reign:
             controller_id=self._broker_id,
             controller_epoch=self.epoch,
             brokers=brokers_of(await self._brokers()),
+            broker_configs=await self._broker_configs(),
         )
         names = await self._registry.children(layout.TOPICS)
         await self._delete_orphaned_configs(names)
@@ -98,6 +107,18 @@ class Reign:
         paths += [path for path, node in zip(mark_and_config, found, strict=True) if node is not None]
         for write in deletion_writes(name, list(dict.fromkeys(paths))):
             await self.write(write)
+
+    async def notifications(self) -> list[str]:
+        """The notifications of changed settings that are there."""
+        names = await self._registry.children(layout.CONFIG_CHANGES)
+        return [f"{layout.CONFIG_CHANGES}/{name}" for name in names]
+
+    async def _broker_configs(self) -> dict[str, dict[str, str]]:
+        names = await self._registry.children(layout.BROKER_CONFIGS)
+        paths = [layout.broker_config_path(name) for name in names]
+        nodes = await self._registry.get_many(paths)
+        found = zip(names, paths, nodes, strict=True)
+        return {name: broker_configs_at(path, node) for name, path, node in found if node is not None}
 
     async def _brokers(self) -> dict[BrokerId, Node]:
         names = [name for name in await self._registry.children(layout.BROKER_IDS) if name.isdecimal()]

@@ -15,8 +15,20 @@ from typing import Final, TypeAlias
 
 from tidelog.config import BrokerConfig, Listener
 from tidelog.controller import layout
-from tidelog.controller.controller import Command, Controller, CreateTopics, DeleteTopics, ElectLeaders
+from tidelog.controller.alteration import ConfigAlteration
+from tidelog.controller.controller import (
+    AlterConfigs,
+    Command,
+    Controller,
+    CreatePartitions,
+    CreateTopics,
+    Decision,
+    DeleteTopics,
+    ElectLeaders,
+)
+from tidelog.controller.growth import MorePartitions
 from tidelog.controller.image import ClusterImage
+from tidelog.controller.notifications import Notifications
 from tidelog.controller.reign import ControllerElsewhere, Fenced, Reign, elect_controller
 from tidelog.controller.topics import NewTopic, TopicResult, check_request
 from tidelog.model import ApiError, BrokerId, ErrorCode
@@ -25,6 +37,7 @@ from tidelog.registry import (
     Create,
     Delete,
     NodeExists,
+    NoNode,
     Registry,
     RegistryError,
     RegistryUnavailable,
@@ -69,6 +82,7 @@ class ControllerService:
         self._cluster_id: str | None = None
         self._reign: Reign | None = None
         self._controller: Controller | None = None
+        self._notifications = Notifications((), 0)
         self._restarted: frozenset[BrokerId] = frozenset()
         self._is_started = False
 
@@ -104,7 +118,6 @@ class ControllerService:
         With `validate_only` the answer is the same, but for the topic ids, and nothing is made.
         """
         try:
-            check_request(topics, self._config)
             async with self._translated(), self._queue:
                 return await (self._validate(topics) if validate_only else self._create(topics))
         except ApiError as error:
@@ -117,6 +130,18 @@ class ControllerService:
                 return await self._delete(names)
         except ApiError as error:
             return [TopicResult(name=name, error=error) for name in names]
+
+    async def create_partitions(
+        self, topics: Sequence[MorePartitions], *, validate_only: bool = False
+    ) -> list[ApiError | None]:
+        """Give topics more partitions, each for itself; per topic, in order, why not. They have leaders when this returns."""
+        return await self._change(CreatePartitions(topics=topics), len(topics), validate_only=validate_only)
+
+    async def alter_configs(
+        self, alterations: Sequence[ConfigAlteration], *, validate_only: bool = False
+    ) -> list[ApiError | None]:
+        """Change settings of topics and brokers, each resource for itself; per resource, in order, why not. They hold when this returns."""
+        return await self._change(AlterConfigs(alterations=alterations), len(alterations), validate_only=validate_only)
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that nobody else ever gets. Raises ApiError when none can be had now."""
@@ -146,6 +171,7 @@ class ControllerService:
 
     async def _validate(self, topics: Sequence[NewTopic]) -> list[TopicResult]:
         _, controller = await self._load_if_needed()
+        check_request(topics, controller.config)
         trial = Controller(self._config, controller.image, self._randomness)
         results: list[TopicResult] = []
         for some in _slices(topics):
@@ -157,10 +183,11 @@ class ControllerService:
 
     async def _create(self, topics: Sequence[NewTopic]) -> list[TopicResult]:
         reign, controller = await self._load_if_needed()
+        check_request(topics, controller.config)
         before, self._controller = controller.image, None
         results: list[TopicResult] = []
         for some in _slices(topics):
-            results += await self._perform(reign, controller, CreateTopics(topics=some))
+            results += (await self._perform(reign, controller, CreateTopics(topics=some))).results
         if controller.image is not before:
             await self._publish_image(controller.image)
         self._controller = controller
@@ -172,7 +199,7 @@ class ControllerService:
     async def _delete(self, names: Sequence[str]) -> list[TopicResult]:
         reign, controller = await self._load_if_needed()
         self._controller = None
-        results = await self._perform(reign, controller, DeleteTopics(names=names))
+        results = (await self._perform(reign, controller, DeleteTopics(names=names))).results
         gone = [result.name for result in results if result.error is None]
         if gone:
             await self._publish_image(controller.image)
@@ -180,12 +207,37 @@ class ControllerService:
         self._controller = controller
         return list(results)
 
-    async def _perform(self, reign: Reign, controller: Controller, command: Command) -> tuple[TopicResult, ...]:
+    async def _change(
+        self, command: CreatePartitions | AlterConfigs, count: int, *, validate_only: bool
+    ) -> list[ApiError | None]:
+        try:
+            async with self._translated(), self._queue:
+                reign, controller = await self._load_if_needed()
+                if validate_only:
+                    return list(controller.decide(command).errors)
+                before, self._controller = controller.image, None
+                decision = await self._perform(reign, controller, command)
+                if controller.image is not before:
+                    await self._publish_image(controller.image)
+                    await self._expire_notifications(reign)
+                self._controller = controller
+                return list(decision.errors)
+        except ApiError as error:
+            return [error] * count
+
+    async def _perform(self, reign: Reign, controller: Controller, command: Command) -> Decision:
         decision = controller.decide(command)
         for write in decision.writes:
-            await reign.write(write)
+            for path in await reign.write(write):
+                if path.startswith(layout.CHANGE_NOTIFICATION):
+                    self._notifications.add(path, self._clock.wall_ms())
         controller.image = decision.image
-        return decision.results
+        return decision
+
+    async def _expire_notifications(self, reign: Reign) -> None:
+        for path in self._notifications.take_expired(self._clock.wall_ms()):
+            with contextlib.suppress(NoNode):
+                await reign.write((Delete(path),))
 
     @contextlib.asynccontextmanager
     async def _translated(self) -> AsyncIterator[None]:
@@ -227,6 +279,7 @@ class ControllerService:
             self._reign = await elect_controller(self._registry, self._config.broker_id, self._clock.wall_ms())
             logger.info("controller elected", extra=fields(controller_epoch=self._reign.epoch))
         image = await self._reign.load(self._cluster_id, self._randomness)
+        self._notifications = Notifications(await self._reign.notifications(), self._clock.wall_ms())
         controller = Controller(self._config, image, self._randomness)
         await self._perform(self._reign, controller, ElectLeaders(restarted=self._restarted))
         self._restarted = frozenset()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidelog.config import DYNAMIC_SETTINGS, ConfigError
 from tidelog.controller import layout
 from tidelog.controller.controller import PARTITIONS_PER_WRITE, Write, new_partition, state_creation
 from tidelog.controller.image import BrokerImage, ClusterImage, PartitionState, TopicImage
@@ -48,7 +49,9 @@ def complete(topic: TopicNodes, topic_id: TopicId, image: ClusterImage) -> tuple
             made = state_creation(topic.name, index, partitions[index], image.controller_epoch)
             operations.append(tuple(one for one in made if one.path not in topic.nodes))
     config = topic.nodes.get(layout.topic_config_path(topic.name))
-    configs = {} if config is None else layout.decode_configs(topic.name, config)
+    configs = {} if config is None else layout.decode_configs(layout.topic_config_path(topic.name), config)
+    if config is None:
+        operations.append((Create(layout.topic_config_path(topic.name), layout.encode_configs(configs)),))
     completed = TopicImage(name=topic.name, topic_id=topic_id, partitions=partitions, configs=configs)
     return completed, _repairs(topic, operations)
 
@@ -87,3 +90,15 @@ def _repairs(topic: TopicNodes, operations: list[Write]) -> list[Write]:
 def brokers_of(nodes: Mapping[BrokerId, Node]) -> dict[BrokerId, BrokerImage]:
     """The live brokers."""
     return {broker_id: layout.decode_broker(broker_id, node) for broker_id, node in sorted(nodes.items())}
+
+
+def broker_configs_at(path: str, node: Node) -> dict[str, str]:
+    """The altered settings of a broker, proven to be readable; names that mean nothing to us stay as they are."""
+    configs = layout.decode_configs(path, node)
+    try:
+        for name, row in DYNAMIC_SETTINGS.items():
+            if name in configs:
+                row.parse(configs[name])
+    except ConfigError as error:
+        raise layout.MalformedNode(path, str(error)) from error
+    return configs

@@ -8,16 +8,20 @@ from types import ModuleType
 from typing import cast
 
 from tidelog.broker.handlers import (
+    alter_configs,
     api_versions,
+    create_partitions,
     create_topics,
     delete_records,
     delete_topics,
     describe_cluster,
+    describe_configs,
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_config_resources,
     list_offsets,
@@ -40,16 +44,20 @@ def handler_table(*modules: ModuleType) -> Mapping[ApiKey, ModuleType]:
 
 
 HANDLERS = handler_table(
+    alter_configs,
     api_versions,
+    create_partitions,
     create_topics,
     delete_records,
     delete_topics,
     describe_cluster,
+    describe_configs,
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_config_resources,
     list_offsets,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tidelog.broker.node import Node
-from tidelog.config import effective_settings
+from tidelog.config import topic_settings
 from tidelog.controller import NewTopic, TopicResult
 from tidelog.model import ApiError, ErrorCode
 from tidelog.server import RequestContext
@@ -66,11 +66,11 @@ def _answer(node: Node, result: TopicResult, topic: CreatableTopic) -> Creatable
             CreatableTopicConfigs(
                 name=setting.name,
                 value=setting.value,
-                read_only=False,
+                read_only=setting.is_read_only,
                 config_source=setting.source,
-                is_sensitive=False,
+                is_sensitive=setting.is_sensitive,
             )
-            for setting in effective_settings(overrides, node.config)
+            for setting in topic_settings(overrides, node.live_config.layers)
         ),
     )
 
