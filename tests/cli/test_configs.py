@@ -54,7 +54,7 @@ def test_a_setting_says_where_it_comes_from_and_hides_secrets() -> None:
     secret = DescribeConfigsResourceResult(name="x", value=None, read_only=True, is_sensitive=True, config_source=4)
     row = config_row(plain)
     assert (row["name"], row["value"], row["source"]) == ("retention.ms", "1", "topic")
-    assert row["synonyms"] == [{"name": "log.retention.ms", "value": "1", "source": "file"}]
+    assert row["synonyms"] == [{"name": "log.retention.ms", "value": "1", "source": "static"}]
     assert config_row(secret)["value"] == "(hidden)"
 
 

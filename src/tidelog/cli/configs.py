@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from tidelog.wire.messages.describe_configs import DescribeConfigsResourceResult
 
 COLUMNS: Final = ("name", "value", "source")
-_SOURCES: Final = {1: "topic", 2: "broker", 3: "all brokers", 4: "file", 5: "default", 6: "logger"}
+_SOURCES: Final = {1: "topic", 2: "broker", 3: "all brokers", 4: "static", 5: "default", 6: "logger"}
 _SOURCE_OF_DEFAULTS: Final = 5
 
 _EXAMPLES: Final = """\
 examples:
-  tidelog configs describe topic orders                      what was set; --all shows the defaults too
+  tidelog configs describe topic orders                      what was set; --all also what was not
   tidelog configs describe broker 1 --all --format json
   tidelog configs alter topic orders --set retention.ms=86400000 --unset cleanup.policy
   tidelog configs alter topic orders --append cleanup.policy=compact
