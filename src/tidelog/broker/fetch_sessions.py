@@ -19,6 +19,9 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 _EVICTION_MS: Final = 120_000
+PARTITIONS_MAX: Final = 200_000
+"""Most partitions that all sessions of a broker remember together, some 80 MB of them; small sessions always fit."""
+_SMALL_SESSION: Final = 100
 
 
 class PartitionKey(NamedTuple):
@@ -136,6 +139,8 @@ class FetchSessionCache:
         wanted = {partition.key: partition for partition in partitions}
         if not wanted or session_id in self._sessions or not self._make_room(len(wanted), now_ms):
             return None
+        if len(wanted) > _SMALL_SESSION and self._partition_count() + len(wanted) > PARTITIONS_MAX:
+            return None
         session = FetchSession(
             session_id=session_id,
             uses_topic_ids=uses_topic_ids,
@@ -146,9 +151,18 @@ class FetchSessionCache:
         self._sessions[session_id] = session
         return session
 
+    def check_room(self, session: FetchSession) -> None:
+        """Forget a session that has grown until all together are too large. Raises ApiError; the client then starts over."""
+        if len(session.partitions) > _SMALL_SESSION and self._partition_count() > PARTITIONS_MAX:
+            self.close(session.session_id)
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
     def close(self, session_id: int) -> None:
         """Forget a session; one that is gone already is fine."""
         self._sessions.pop(session_id, None)
+
+    def _partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
 
     def _make_room(self, partition_count: int, now_ms: float) -> bool:
         if len(self._sessions) < self._slots_max:

@@ -7,10 +7,12 @@ leadership lost) with the handlers that understand them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Hashable
-from typing import Generic, TypeVar
+from collections.abc import Collection, Hashable, Iterator
+from typing import Final, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
+
+_WOKEN_AT_ONCE: Final = 100
 
 
 class Waiters(Generic[Key]):
@@ -26,12 +28,11 @@ class Waiters(Generic[Key]):
         return not self._by_key
 
     def wake(self, key: Key) -> None:
-        """Let everyone who waits on `key` look again."""
+        """Let everyone who waits on `key` look again; a crowd a few at a time, with a look at the world in between."""
         waiting = self._by_key.get(key)
         if waiting:
-            for future in waiting:
-                if not future.done():
-                    future.set_result(True)
+            crowd = iter(list(waiting)) if len(waiting) > _WOKEN_AT_ONCE else iter(waiting)
+            _wake_some(crowd)
 
     async def changed(self, keys: Collection[Key], *, timeout_s: float) -> bool:
         """Wait until any of `keys` is woken; False when the time was up first."""
@@ -55,6 +56,17 @@ class Waiters(Generic[Key]):
                 waiting.pop(future, None)
                 if not waiting:
                     del self._by_key[key]
+
+
+def _wake_some(crowd: Iterator[asyncio.Future[bool]]) -> None:
+    woken = 0
+    for future in crowd:
+        if not future.done():
+            future.set_result(True)
+            woken += 1
+            if woken == _WOKEN_AT_ONCE:
+                asyncio.get_running_loop().call_soon(_wake_some, crowd)
+                return
 
 
 def _expire(future: asyncio.Future[bool]) -> None:

@@ -186,6 +186,10 @@ class BrokerConfig:
         "message.max.bytes", integer(0), "1048588", "Largest record batch, as compressed.", read_by="partition.rules",
         dynamic=True
     )
+    produce_validation: str = setting(
+        "tidelog.produce.validation", one_of("header", "full"), "header",
+        "What of a produced batch is checked: its header and checksum, or every record in it too.", read_by="partition.rules"
+    )
     log_message_timestamp_type: TimestampType = setting(
         "log.message.timestamp.type", TIMESTAMP_TYPE, "CreateTime",
         "Who sets timestamps: the producer, or the broker at append.", read_by="partition.rules", dynamic=True

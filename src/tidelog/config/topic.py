@@ -89,12 +89,16 @@ class LogConfig:
     )
     # Not settable per topic; carried here so that a log needs no other settings than these.
     producer_id_expiration_ms: int = 86_400_000
+    produce_validation: str = "header"
 
     @classmethod
     def from_properties(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> LogConfig:
         """The broker's settings with a topic's own on top; raises UnknownSetting or ConfigError."""
         check_names(overrides, TOPIC_SETTINGS.__contains__, sorted(TOPIC_SETTINGS))
-        values: dict[str, object] = {"producer_id_expiration_ms": broker.producer_id_expiration_ms}
+        values: dict[str, object] = {
+            "producer_id_expiration_ms": broker.producer_id_expiration_ms,
+            "produce_validation": broker.produce_validation,
+        }
         for field, row in _FIELDS.items():
             values[field] = row.parse(overrides[row.name]) if row.name in overrides else _broker_value(row, broker)
         config = cls(**values)  # type: ignore[arg-type]  # `_topic_level` ties each row's kind to its field's type

@@ -33,7 +33,7 @@ from tidelog.partition.events import (
     PartitionEvent,
 )
 from tidelog.partition.rules import TopicRules
-from tidelog.records import CorruptBatch, validate_produced
+from tidelog.records import CorruptBatch, ProduceRules, Validated, validate_produced
 from tidelog.storage import AbortedTransaction, Appended, Flush, PartitionLog
 from tidelog.storage.span import bytes_between
 
@@ -133,14 +133,25 @@ class Partition:
 
     # Writing.
 
+    def produce_rules(self, produce_version: int) -> ProduceRules:
+        """What batches sent in this version must obey, for those who validate them elsewhere."""
+        return self._rules.for_version(produce_version)
+
     def append_as_leader(
-        self, batch: bytearray | memoryview, *, acks: Acks, produce_version: int, now_ms: TimestampMs
+        self,
+        batch: bytearray | memoryview,
+        *,
+        acks: Acks,
+        produce_version: int,
+        now_ms: TimestampMs,
+        validated: Validated | None = None,
     ) -> tuple[Appended, list[PartitionEvent]]:
-        """Validate one produced batch and append it. Raises ApiError; nothing is written then."""
+        """Validate one produced batch, unless that is done, and append it. Raises ApiError; nothing is written then."""
         leadership = self._require_leadership(NO_LEADER_EPOCH)
         if acks is Acks.ALL and len(leadership.isr) < self._min_isr(leadership):
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"in-sync replicas: {list(leadership.isr)}")
-        validated = validate_produced(batch, self._rules.for_version(produce_version), now_ms)
+        if validated is None:
+            validated = validate_produced(batch, self._rules.for_version(produce_version), now_ms)
         appended = self.log.append_as_leader(validated.batch, leader_epoch=leadership.leader_epoch, now_ms=now_ms)
         events: list[PartitionEvent] = [] if appended.is_duplicate else [LogEndAdvanced(self.log.log_end_offset)]
         return appended, events + self._consequences()

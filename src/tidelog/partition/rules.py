@@ -33,6 +33,7 @@ class TopicRules:
             timestamp_type=config.timestamp_type,
             timestamp_before_max_ms=_bound(config.message_timestamp_before_max_ms),
             timestamp_after_max_ms=_bound(config.message_timestamp_after_max_ms),
+            wants_every_record_checked=config.produce_validation == "full",
         )
         self._rules_before_zstd = replace(self._rules, allows_zstd=False)
 

@@ -16,7 +16,14 @@ from tidelog.records.builder import RecordBatchBuilder
 from tidelog.records.compression import Codec, compress, decompress
 from tidelog.records.control import Marker, MarkerType, build_marker, read_marker
 from tidelog.records.record import Record, RecordHeader, read_records
-from tidelog.records.validation import InvalidRecords, ProduceRules, RecordError, Validated, validate_produced
+from tidelog.records.validation import (
+    InvalidRecords,
+    ProduceRules,
+    RecordError,
+    Validated,
+    is_laborious,
+    validate_produced,
+)
 
 __all__ = [
     "HEADER_SIZE",
@@ -38,6 +45,7 @@ __all__ = [
     "crc_holds",
     "decompress",
     "headers",
+    "is_laborious",
     "read_header",
     "read_marker",
     "read_records",

@@ -28,7 +28,7 @@ from tidelog.records.batch import (
     write_batch,
 )
 from tidelog.records.compression import Codec, compress
-from tidelog.records.record import RecordSpan, payload_of, rebase, spans
+from tidelog.records.record import payload_of, rebase, spans
 from tidelog.runtime.disk import Buffer
 
 RECORD_ERRORS_MAX: Final = 1000
@@ -107,6 +107,27 @@ def validate_produced(batch: bytearray | memoryview, rules: ProduceRules, now_ms
     return Validated(batch, header, append_time_ms)
 
 
+def is_laborious(batch: Buffer, rules: ProduceRules, now_ms: int) -> bool:
+    """Whether `validate_produced` may take longer than an event loop may be held, judged by the header alone."""
+    if len(batch) < HEADER_SIZE:
+        return False
+    try:
+        header = read_header(batch)
+        codec = header.codec
+    except CorruptBatch:
+        return False  # Refused before any record is looked at.
+    target_codec = codec if rules.codec is None else rules.codec
+    if target_codec is codec and not _must_decode(rules) and not _is_future(header, rules, now_ms):
+        return False
+    if header.record_count > _RECORDS_AT_ONCE:
+        return True
+    is_plain = codec is Codec.NONE and target_codec is Codec.NONE
+    return not is_plain and header.size > _COMPRESSED_BYTES_AT_ONCE
+
+
+# What takes a few milliseconds: a record decodes in 2 us, and 4 KiB of gzip hold at most 4 MiB.
+_RECORDS_AT_ONCE: Final = 1_000
+_COMPRESSED_BYTES_AT_ONCE: Final = 4 << 10
 _DECOMPRESSED_BYTES_FLOOR: Final = 16 << 20
 _DECOMPRESSED_BYTES_CAP: Final = 256 << 20
 _MAGIC_AT: Final = 16
@@ -173,6 +194,10 @@ def _check_timestamp_claims(header: BatchHeader, rules: ProduceRules, now_ms: in
             "a producer may not set the timestamp type to LogAppendTime",
             [RecordError(0, "the timestamp type of the batch is LogAppendTime")],
         )
+    return _is_future(header, rules, now_ms)
+
+
+def _is_future(header: BatchHeader, rules: ProduceRules, now_ms: int) -> bool:
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME or rules.timestamp_after_max_ms is None:
         return False
     return max(header.max_timestamp, header.base_timestamp) > now_ms + rules.timestamp_after_max_ms
@@ -191,19 +216,15 @@ def _validate_records(
 ) -> bytearray | memoryview:
     try:
         payload = payload_of(batch, header, max_bytes=rules.decompressed_bytes_max)
-        found = list(spans(header, payload))
+        max_timestamp, is_sequential = _check_records(header, payload, rules, now_ms)
     except ExpandsTooFar as error:
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
     except CorruptBatch as error:
         raise _invalid(str(error)) from None
-    _check_records(header, found, rules, now_ms)
-    max_timestamp = header.base_timestamp + max(span.timestamp_delta for span in found)
     target_codec = header.codec if rules.codec is None else rules.codec
-    is_sequential = all(span.offset_delta == index for index, span in enumerate(found))
     if target_codec is not header.codec or not is_sequential:
-        rebuilt = _rebuild(
-            header._replace(max_timestamp=max_timestamp), payload, found if not is_sequential else (), rules
-        )
+        content = payload if is_sequential else _renumbered(header, payload)
+        rebuilt = _rebuild(header._replace(max_timestamp=max_timestamp), content, rules)
         _check_size(len(rebuilt), rules.max_message_bytes)
         return rebuilt
     if header.max_timestamp != max_timestamp:
@@ -211,36 +232,77 @@ def _validate_records(
     return batch
 
 
-def _check_records(header: BatchHeader, found: Sequence[RecordSpan], rules: ProduceRules, now_ms: int) -> None:
-    keyless: list[RecordError] = []
-    untimely: list[RecordError] = []
-    bounds_time = rules.timestamp_type is TimestampType.CREATE_TIME
-    earliest = None if rules.timestamp_before_max_ms is None else now_ms - rules.timestamp_before_max_ms
-    latest = None if rules.timestamp_after_max_ms is None else now_ms + rules.timestamp_after_max_ms
-    for index, span in enumerate(found):
-        timestamp = header.base_timestamp + span.timestamp_delta
-        if rules.is_compacted and span.key is None:
-            keyless.append(RecordError(index, "a compacted topic takes no record without a key"))
-        elif not bounds_time or timestamp == NO_TIMESTAMP:
-            continue
-        elif (earliest is not None and timestamp < earliest) or (latest is not None and timestamp > latest):
-            untimely.append(RecordError(index, f"timestamp {timestamp} is outside of [{earliest}, {latest}]"))
-    if keyless or untimely:
-        errors = sorted([*keyless, *untimely])
-        raise InvalidRecords(
-            ErrorCode.INVALID_RECORD if keyless else ErrorCode.INVALID_TIMESTAMP,
-            f"{len(errors)} of {len(found)} records are refused; the first: {errors[0].message}",
-            errors[:RECORD_ERRORS_MAX],
-        )
+def _check_records(header: BatchHeader, payload: bytes, rules: ProduceRules, now_ms: int) -> tuple[int, bool]:
+    """The largest timestamp, and whether the offsets count up from 0. Raises ApiError, CorruptBatch.
+
+    One record at a time: a batch may expand to millions of them, and nothing is kept of a record but what is wrong with it.
+    """
+    judge = _Judge(rules, now_ms)
+    base_timestamp = header.base_timestamp
+    largest_delta: int | None = None
+    is_sequential = True
+    for index, span in enumerate(spans(header, payload)):
+        delta = span.timestamp_delta
+        if largest_delta is None or delta > largest_delta:
+            largest_delta = delta
+        if span.offset_delta != index:
+            is_sequential = False
+        if judge.is_needed:
+            judge.look_at(index, base_timestamp + delta, has_key=span.key is not None)
+    judge.refuse_the_bad(header.record_count)
+    return base_timestamp + (largest_delta or 0), is_sequential
 
 
-def _rebuild(header: BatchHeader, payload: bytes, renumber: Sequence[RecordSpan], rules: ProduceRules) -> bytearray:
-    """The same records under the topic's codec; those in `renumber` get the offset deltas 0, 1, 2... they lacked."""
-    if renumber:
-        payload = b"".join(
-            rebase(payload, span, timestamp_delta=span.timestamp_delta, offset_delta=index)
-            for index, span in enumerate(renumber)
-        )
+class _Judge:
+    """Finds the records that a topic does not take, and remembers the first thousand of them."""
+
+    def __init__(self, rules: ProduceRules, now_ms: int) -> None:
+        bounds_time = rules.timestamp_type is TimestampType.CREATE_TIME
+        before, after = rules.timestamp_before_max_ms, rules.timestamp_after_max_ms
+        self._wants_keys = rules.is_compacted
+        self._earliest = now_ms - before if bounds_time and before is not None else None
+        self._latest = now_ms + after if bounds_time and after is not None else None
+        self.is_needed = self._wants_keys or self._earliest is not None or self._latest is not None
+        self._errors: list[RecordError] = []
+        self._count = 0
+        self._lacks_keys = False
+
+    def look_at(self, index: int, timestamp: int, *, has_key: bool) -> None:
+        """Judge one record."""
+        if self._wants_keys and not has_key:
+            self._lacks_keys = True
+            self._add(index, "a compacted topic takes no record without a key")
+        elif timestamp != NO_TIMESTAMP and (
+            (self._earliest is not None and timestamp < self._earliest)
+            or (self._latest is not None and timestamp > self._latest)
+        ):
+            self._add(index, f"timestamp {timestamp} is outside of [{self._earliest}, {self._latest}]")
+
+    def refuse_the_bad(self, record_count: int) -> None:
+        """Raise InvalidRecords if there were any."""
+        if self._errors:
+            raise InvalidRecords(
+                ErrorCode.INVALID_RECORD if self._lacks_keys else ErrorCode.INVALID_TIMESTAMP,
+                f"{self._count} of {record_count} records are refused; the first: {self._errors[0].message}",
+                self._errors,
+            )
+
+    def _add(self, index: int, message: str) -> None:
+        self._count += 1
+        if len(self._errors) < RECORD_ERRORS_MAX:
+            self._errors.append(RecordError(index, message))
+
+
+def _renumbered(header: BatchHeader, payload: bytes) -> bytearray:
+    """The same records with the offset deltas 0, 1, 2... that they lacked."""
+    out = bytearray()
+    for index, span in enumerate(spans(header, payload)):
+        out += rebase(payload, span, timestamp_delta=span.timestamp_delta, offset_delta=index)
+    return out
+
+
+def _rebuild(header: BatchHeader, payload: bytes | bytearray, rules: ProduceRules) -> bytearray:
+    """The same records under the topic's codec."""
     codec = header.codec if rules.codec is None else rules.codec
     attributes = header.attributes & ~CODEC_MASK & ~APPEND_TIME_BIT | codec
     return write_batch(header._replace(attributes=attributes), compress(codec, payload, rules.compression_level))

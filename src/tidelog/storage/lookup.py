@@ -1,18 +1,23 @@
-"""Finding records by time, over the segments of a log."""
+"""Finding records by time, over the segments of a log.
+
+A batch is looked into on the loop and comes from a client, so what that may cost is bounded: of a batch with very many records, or one that
+expands very far, the answer is the batch as a whole, whose first record comes before the one that was meant.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tidelog.model import Offset, TimestampMs, TimestampType
-from tidelog.records.batch import BatchHeader
-from tidelog.records.record import Record, read_records
+from tidelog.records.batch import BatchHeader, ExpandsTooFar
+from tidelog.records.record import payload_of, spans
 from tidelog.storage.scan import read_batch
 from tidelog.storage.segment import Segment
 from tidelog.storage.values import TimestampedOffset
 
-_DECOMPRESSED_MAX: Final = 256 << 20
+_DECOMPRESSED_MAX: Final = 16 << 20
+_RECORDS_MAX: Final = 25_000
 
 
 def find_by_timestamp(
@@ -57,7 +62,7 @@ def _find_in_segment(segment: Segment, timestamp_ms: TimestampMs, start_offset: 
         return None
     for at, header in segment.scan_headers(position):
         if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
-            for offset, stamp in _timestamps(segment, at, header):
+            for offset, stamp in _timestamps(segment, at, header, start_offset):
                 if stamp >= timestamp_ms and offset >= start_offset:
                     return TimestampedOffset(offset, stamp, header.leader_epoch)
     return None
@@ -93,16 +98,30 @@ def _record_at(
     if position is None:
         return None
     at, header = next(segment.scan_headers(position))
-    for offset, stamp in _timestamps(segment, at, header):
+    for offset, stamp in _timestamps(segment, at, header, start_offset):
         if stamp >= timestamp_ms and offset >= start_offset:
             return TimestampedOffset(offset, stamp, header.leader_epoch)
     # Compaction took the record that had the largest timestamp; the batch still remembers it.
     return TimestampedOffset(last_offset, timestamp_ms, header.leader_epoch)
 
 
-def _timestamps(segment: Segment, position: int, header: BatchHeader) -> list[tuple[Offset, TimestampMs]]:
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        # Every record has the batch's time; the first is the answer, whichever record was asked for.
-        return [(offset, header.max_timestamp) for offset in range(header.base_offset, header.last_offset + 1)]
-    records: list[Record] = read_records(read_batch(segment.file, position, header), max_bytes=_DECOMPRESSED_MAX)
-    return [(record.offset, record.timestamp_ms) for record in records]
+def _timestamps(
+    segment: Segment, position: int, header: BatchHeader, start_offset: Offset
+) -> Iterator[tuple[Offset, TimestampMs]]:
+    """Offset and time of each record; of a batch that is not looked into, its first offset and its largest time."""
+    payload = _payload(segment, position, header)
+    if payload is None:
+        yield max(header.base_offset, start_offset), header.max_timestamp
+        return
+    for span in spans(header, payload):
+        yield header.base_offset + span.offset_delta, header.base_timestamp + span.timestamp_delta
+
+
+def _payload(segment: Segment, position: int, header: BatchHeader) -> bytes | None:
+    """The records of a batch, or None: with append time all have the batch's, so the first is the answer; or there are too many."""
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME or header.record_count > _RECORDS_MAX:
+        return None
+    try:
+        return payload_of(read_batch(segment.file, position, header), header, max_bytes=_DECOMPRESSED_MAX)
+    except ExpandsTooFar:
+        return None

@@ -11,6 +11,7 @@ v15: replica state (KIP-903).  v16: leader endpoints (KIP-951).  v17: directory 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -39,6 +40,9 @@ API = ApiKey.FETCH
 _PARTITION_BYTES_MAX: Final = 1 << 20
 _RESPONSE_BYTES_MAX: Final = 8 << 20
 _WAIT_MS_MAX: Final = 300_000
+_PARTITIONS_AT_ONCE: Final = 500
+_CROWD: Final = 200
+_LOOK_S: Final = 20e-6  # What counting what is there costs one fetch.
 
 
 @dataclass(slots=True)
@@ -74,10 +78,12 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> FetchR
         fetch = _Fetch(node, context, request)
     except ApiError as error:
         return _refused(error.code)
+    if fetch.is_wide:
+        return fetch.serve_in_slices()
     served = fetch.read()
     if fetch.is_enough(served):
         return fetch.answer(served)
-    return fetch.wait(served)
+    return fetch.wait()
 
 
 class _Fetch:
@@ -103,7 +109,7 @@ class _Fetch:
         if self._is_full:
             if self._request.session_id != NO_SESSION:
                 sessions.close(self._request.session_id)
-            return asked
+            return list({partition.key: partition for partition in asked}.values())
         self._session = sessions.resume(
             self._request.session_id,
             self._request.session_epoch,
@@ -111,6 +117,7 @@ class _Fetch:
             now_ms=self._node.runtime.clock.monotonic_ms(),
         )
         self._session.merge(asked, self._forgotten())
+        sessions.check_room(self._session)
         return list(self._session.partitions.values())
 
     def _asked(self) -> Iterator[FetchPartition]:
@@ -130,17 +137,31 @@ class _Fetch:
             for index in topic.partitions:
                 yield PartitionKey(topic.topic, topic.topic_id, index)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether reading all partitions would hold the loop for too long."""
+        return len(self._partitions) > _PARTITIONS_AT_ONCE
+
     def read(self) -> list[_Served]:
         """Read every partition under the limits, in order."""
+        return list(self._read_each())
+
+    async def _read_in_slices(self) -> list[_Served]:
+        served: list[_Served] = []
+        for item in self._read_each():
+            served.append(item)
+            if len(served) % _PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return served
+
+    def _read_each(self) -> Iterator[_Served]:
         budget = self._max_bytes
         has_data = False
-        served = []
         for partition in self._partitions:
             item = self._read_one(partition, budget, at_least_one=not has_data)
             budget = max(0, budget - item.byte_count)
             has_data = has_data or item.byte_count > 0
-            served.append(item)
-        return served
+            yield item
 
     def _read_one(self, partition: FetchPartition, budget: int, *, at_least_one: bool) -> _Served:
         index = partition.key.index
@@ -184,15 +205,30 @@ class _Fetch:
             byte_count += item.byte_count
         return byte_count >= self._min_bytes
 
-    async def wait(self, served: list[_Served]) -> FetchResponse:
-        """Park until the answer is worth sending."""
-        keys = [self._topic_partition(item.partition) for item in served]
-        while not self.is_enough(served):
-            left_ms = self._deadline_ms - self._node.runtime.clock.monotonic_ms()
-            is_woken = await self._node.replicas.fetch_waiters.changed(keys, timeout_s=max(left_ms, 0) / 1000)
+    async def serve_in_slices(self) -> FetchResponse:
+        """The same for very many partitions, with a look at the world now and then."""
+        served = await self._read_in_slices()
+        if self.is_enough(served):
+            return self.answer(served)
+        del served
+        return await self.wait()
+
+    async def wait(self) -> FetchResponse:
+        """Park until the answer is worth sending, holding nothing that was read so far."""
+        keys = [self._topic_partition(partition) for partition in self._partitions]
+        waiters = self._node.replicas.fetch_waiters
+        while True:
+            is_woken = await waiters.changed(keys, timeout_s=self._left_s())
+            if is_woken and waiters.count > _CROWD and not self._is_worth_reading():
+                # Each append wakes everybody: thousands who want more than that must not all count again each time.
+                await asyncio.sleep(min(self._left_s(), waiters.count * _LOOK_S))
             if not is_woken or self._is_worth_reading():
-                served = self.read()
-        return self.answer(served)
+                served = await self._read_in_slices()
+                if self.is_enough(served):
+                    return self.answer(served)
+
+    def _left_s(self) -> float:
+        return max(self._deadline_ms - self._node.runtime.clock.monotonic_ms(), 0) / 1000
 
     def _is_worth_reading(self) -> bool:
         """Whether enough is there, or an error is. Counted, not read: many small appends must not have the same bytes read again."""

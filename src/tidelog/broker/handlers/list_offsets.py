@@ -10,7 +10,9 @@ v10: timeout.  v11: earliest pending upload, -6 (KIP-1023).
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Awaitable
+from typing import Final, NamedTuple
 
 from tidelog.broker.handlers.isolation import isolation_level
 from tidelog.broker.node import Node
@@ -44,6 +46,7 @@ _MAX_TIMESTAMP: Final = -3
 _EARLIEST_LOCAL: Final = -4
 _LATEST_TIERED: Final = -5
 _EARLIEST_PENDING_UPLOAD: Final = -6
+_PARTITIONS_AT_ONCE: Final = 500
 # The version in which each special timestamp appeared.
 _KNOWN_SINCE: Final = {
     _LATEST: 1,
@@ -55,28 +58,67 @@ _KNOWN_SINCE: Final = {
 }
 
 
-def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look up every partition by itself."""
+def handle(
+    node: Node, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    """Look up every partition by itself; many of them, or several by time, with a look at the world in between."""
+    asked = [partition for topic in request.topics for partition in topic.partitions]
+    looks = _Looks(node, context, request, _named_twice(request))
+    if len(asked) > _PARTITIONS_AT_ONCE or sum(map(_is_search, asked)) > 1:
+        return looks.answer_in_slices()
+    return looks.answer()
+
+
+def _named_twice(request: ListOffsetsRequest) -> set[TopicPartition]:
     seen: set[TopicPartition] = set()
     twice: set[TopicPartition] = set()
     for topic in request.topics:
         for partition in topic.partitions:
             key = TopicPartition(topic.name, partition.partition_index)
             (twice if key in seen else seen).add(key)
-    return ListOffsetsResponse(
-        topics=tuple(
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _one(
-                        node, context, request, TopicPartition(topic.name, partition.partition_index), partition, twice
-                    )
-                    for partition in topic.partitions
-                ),
+    return twice
+
+
+def _is_search(asked: ListOffsetsPartition) -> bool:
+    """Whether records are read for it, which takes milliseconds."""
+    return asked.timestamp >= 0 or asked.timestamp == _MAX_TIMESTAMP
+
+
+class _Looks(NamedTuple):
+    """The lookups of one request."""
+
+    node: Node
+    context: RequestContext
+    request: ListOffsetsRequest
+    twice: set[TopicPartition]
+
+    def answer(self) -> ListOffsetsResponse:
+        """All at once."""
+        return ListOffsetsResponse(
+            topics=tuple(
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=tuple([self._look(topic.name, partition) for partition in topic.partitions]),
+                )
+                for topic in self.request.topics
             )
-            for topic in request.topics
         )
-    )
+
+    async def answer_in_slices(self) -> ListOffsetsResponse:
+        """All, a few at a time."""
+        topics = []
+        for topic in self.request.topics:
+            found = []
+            for number, partition in enumerate(topic.partitions):
+                if _is_search(partition) or number % _PARTITIONS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                found.append(self._look(topic.name, partition))
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(found)))
+        return ListOffsetsResponse(topics=tuple(topics))
+
+    def _look(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        key = TopicPartition(topic, asked.partition_index)
+        return _one(self.node, self.context, self.request, key, asked, self.twice)
 
 
 def _one(

@@ -12,13 +12,15 @@ v3: record batches of magic 2, transactional id (KIP-98).  v4: storage errors.  
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from tidelog.broker.node import Node
 from tidelog.model import NO_LEADER_EPOCH, NO_OFFSET, Acks, ApiError, ErrorCode, LeaderEpoch, Offset, TopicPartition
 from tidelog.partition import Partition
+from tidelog.records import Validated
 from tidelog.records.validation import InvalidRecords
 from tidelog.server import ConnectionRefused, RequestContext
 from tidelog.wire.api import ApiKey
@@ -34,6 +36,12 @@ from tidelog.wire.messages.produce import (
 
 API = ApiKey.PRODUCE
 _ACKS: Final = {acks.value: acks for acks in Acks}
+
+# What is appended in one go takes some 10 ms.
+_BYTES_AT_ONCE: Final = 8 << 20
+_PARTITIONS_AT_ONCE: Final = 500
+_BYTES_BETWEEN_LOOKS: Final = 1 << 18
+_PARTITIONS_BETWEEN_LOOKS: Final = 100
 
 
 @dataclass(slots=True)
@@ -67,10 +75,72 @@ _Outcomes: TypeAlias = list[tuple[TopicProduceData, list[_Outcome]]]
 
 def handle(
     node: Node, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append everything, then answer at once or when the slowest partition has settled."""
     acks = _ACKS.get(request.acks)
+    if _is_long_work(node, context, request):
+        return _append_in_slices(node, context, request, acks)
     outcomes = [(topic, _append_topic(node, context, topic, acks)) for topic in request.topic_data]
+    return _answer(node, request, acks, outcomes)
+
+
+def _is_long_work(node: Node, context: RequestContext, request: ProduceRequest) -> bool:
+    """Whether the loop would be held for too long if everything were appended in one go."""
+    byte_count = partition_count = 0
+    for topic in request.topic_data:
+        partition_count += len(topic.partition_data)
+        for data in topic.partition_data:
+            byte_count += len(data.records or b"")
+            if _is_laborious(node, context, topic, data):
+                return True
+    return byte_count > _BYTES_AT_ONCE or partition_count > _PARTITIONS_AT_ONCE
+
+
+def _is_laborious(node: Node, context: RequestContext, topic: TopicProduceData, data: PartitionProduceData) -> bool:
+    try:
+        name = node.metadata.topic_name(topic.name, topic.topic_id)
+    except ApiError:
+        return False
+    partition = TopicPartition(name, data.index)
+    return node.replicas.is_laborious(partition, data.records or b"", produce_version=context.version)
+
+
+async def _append_in_slices(
+    node: Node, context: RequestContext, request: ProduceRequest, acks: Acks | None
+) -> ProduceResponse | None:
+    """The same partition by partition, with a look at the world in between, and laborious batches validated in a thread."""
+    outcomes: _Outcomes = []
+    for topic in request.topic_data:
+        done: list[_Outcome] = []
+        outcomes.append((topic, done))
+        for number, data in enumerate(topic.partition_data):
+            one = replace(topic, partition_data=(data,))
+            validated: Validated | ApiError | None = None
+            if acks is not None and _is_laborious(node, context, topic, data):
+                validated = await _validated(node, context, topic, data)
+            elif number % _PARTITIONS_BETWEEN_LOOKS == 0 or len(data.records or b"") > _BYTES_BETWEEN_LOOKS:
+                await asyncio.sleep(0)
+            if isinstance(validated, ApiError):
+                done.append(_Outcome(_failure(data.index, validated)))
+            else:
+                done += _append_topic(node, context, one, acks, validated)
+    answer = _answer(node, request, acks, outcomes)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+async def _validated(
+    node: Node, context: RequestContext, topic: TopicProduceData, data: PartitionProduceData
+) -> Validated | ApiError:
+    try:
+        partition = TopicPartition(node.metadata.topic_name(topic.name, topic.topic_id), data.index)
+        return await node.replicas.validate(partition, data.records or b"", produce_version=context.version)
+    except ApiError as error:
+        return error
+
+
+def _answer(
+    node: Node, request: ProduceRequest, acks: Acks | None, outcomes: _Outcomes
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     if acks is None:
         return _response(outcomes)
     if acks is Acks.NONE:
@@ -80,22 +150,39 @@ def handle(
     return _settled(node, request, acks, outcomes, waiting) if waiting else _response(outcomes)
 
 
-def _append_topic(node: Node, context: RequestContext, topic: TopicProduceData, acks: Acks | None) -> list[_Outcome]:
+def _append_topic(
+    node: Node,
+    context: RequestContext,
+    topic: TopicProduceData,
+    acks: Acks | None,
+    validated: Validated | None = None,
+) -> list[_Outcome]:
     try:
         name = node.metadata.topic_name(topic.name, topic.topic_id)
     except ApiError as error:
         return [_Outcome(_failure(data.index, error)) for data in topic.partition_data]
-    return [_append(node, context, name, data, acks) for data in topic.partition_data]
+    return [_append(node, context, name, data, acks, validated) for data in topic.partition_data]
 
 
-def _append(node: Node, context: RequestContext, topic: str, data: PartitionProduceData, acks: Acks | None) -> _Outcome:
+def _append(
+    node: Node,
+    context: RequestContext,
+    topic: str,
+    data: PartitionProduceData,
+    acks: Acks | None,
+    validated: Validated | None,
+) -> _Outcome:
     if acks is None:
         return _Outcome(_failure(data.index, ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1")))
     if not data.records:
         return _Outcome(_failure(data.index, ApiError(ErrorCode.INVALID_RECORD, "a partition without a record batch")))
     try:
         partition, appended = node.replicas.append(
-            TopicPartition(topic, data.index), data.records, acks=acks, produce_version=context.version
+            TopicPartition(topic, data.index),
+            data.records,
+            acks=acks,
+            produce_version=context.version,
+            validated=validated,
         )
     except ApiError as error:
         return _Outcome(_failure(data.index, error))
