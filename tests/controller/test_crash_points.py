@@ -9,7 +9,16 @@ from collections.abc import Awaitable, Callable, Coroutine
 import pytest
 
 from tidelog.config import BrokerConfig
-from tidelog.controller import ClusterImage, NewTopic, TopicResult
+from tidelog.controller import (
+    ClusterImage,
+    ConfigAlteration,
+    ConfigChange,
+    ConfigEntity,
+    ConfigOperation,
+    MorePartitions,
+    NewTopic,
+    TopicResult,
+)
 from tidelog.controller.service import ControllerService
 from tidelog.model import ApiError, ErrorCode
 from tidelog.registry import Node, RegistryUnavailable
@@ -124,6 +133,60 @@ def test_deletion_cut_after_any_write_is_completed_or_never_was(*, writes: int, 
         image, _ = await restart(store)
         assert ("t" in image.topics) == (writes == 0 and not next_write_happens)
         await check_whole(store, image)
+
+    play(story())
+
+
+GROWN = 2 * PARTITIONS
+
+
+async def grow(service: ControllerService) -> list[TopicResult]:
+    [error] = await service.create_partitions([MorePartitions(name="t", count=GROWN)])
+    return [TopicResult(name="t", error=error)]
+
+
+@pytest.mark.parametrize("next_write_happens", [False, True])
+@pytest.mark.parametrize("writes", range(4))
+def test_growth_cut_after_any_write_is_completed_or_never_was(*, writes: int, next_write_happens: bool) -> None:
+    async def story() -> None:
+        store, result = await cut(grow, writes=writes, next_write_happens=next_write_happens, prepared=True)
+        assert (result.error is None) == (writes == 3)
+        image, _ = await restart(store)
+        partitions = image.topics["t"].partitions
+        assert len(partitions) == (GROWN if writes > 0 or next_write_happens else PARTITIONS)
+        assert {state.leader for state in partitions.values()} == {1}
+        found = await paths_of_topics(store)
+        assert len(found) == 3 + 2 * len(partitions)
+
+    play(story())
+
+
+async def alter(service: ControllerService) -> list[TopicResult]:
+    changes = (ConfigChange(name="retention.ms", operation=ConfigOperation.SET, value="9"),)
+    resources = ((ConfigEntity.TOPIC, "t"), (ConfigEntity.BROKER, "1"))
+    broker_changes = (ConfigChange(name="log.retention.ms", operation=ConfigOperation.SET, value="9"),)
+    errors = await service.alter_configs(
+        [
+            ConfigAlteration(entity=entity, name=name, changes=changes if name == "t" else broker_changes)
+            for entity, name in resources
+        ]
+    )
+    return [TopicResult(name="t", error=next((error for error in errors if error is not None), None))]
+
+
+@pytest.mark.parametrize("next_write_happens", [False, True])
+@pytest.mark.parametrize("writes", range(3))
+def test_alteration_cut_after_any_write_holds_for_whole_resources(*, writes: int, next_write_happens: bool) -> None:
+    async def story() -> None:
+        store, result = await cut(alter, writes=writes, next_write_happens=next_write_happens, prepared=True)
+        assert (result.error is None) == (writes == 2)
+        image, _ = await restart(store)
+        done = min(2, writes + next_write_happens)
+        assert image.topics["t"].configs == {"retention.ms": "9" if done >= 1 else "7"}
+        assert image.broker_configs == ({"1": {"log.retention.ms": "9"}} if done == 2 else {})
+        registry = store.handle()
+        await registry.open_session()
+        assert len(await registry.children("/config/changes")) == done
 
     play(story())
 

@@ -12,7 +12,16 @@ from typing import TypeVar
 import pytest
 
 from tidelog.config import BrokerConfig, Listener
-from tidelog.controller import ClusterImage, MalformedNode, NewTopic
+from tidelog.controller import (
+    ALL_BROKERS,
+    ClusterImage,
+    ConfigAlteration,
+    ConfigChange,
+    ConfigEntity,
+    ConfigOperation,
+    MalformedNode,
+    NewTopic,
+)
 from tidelog.controller.reign import ControllerElsewhere
 from tidelog.controller.service import BrokerIdTaken, ControllerService
 from tidelog.model import ApiError, ErrorCode
@@ -35,6 +44,7 @@ class Site:
         self._runner = asyncio.Runner()
         self._services: list[ControllerService] = []
         self.images: list[ClusterImage] = []
+        self.clock = SimulatedClock()
 
     def run(self, awaitable: Awaitable[T]) -> T:
         async def bounded() -> T:
@@ -46,7 +56,7 @@ class Site:
     def service(self, config: BrokerConfig = CONFIG, registry: Registry | None = None) -> ControllerService:
         seed = f"service {len(self._services)}"
         service = ControllerService(
-            config, registry or self._handle(), SimulatedRandomness(seed), SimulatedClock(), self.images.append
+            config, registry or self._handle(), SimulatedRandomness(seed), self.clock, self.images.append
         )
         self._services.append(service)
         return service
@@ -343,3 +353,35 @@ def test_large_topic_is_made_loaded_and_deleted(site: Site) -> None:
     assert {state.leader_epoch for state in site.image.topics["t"].partitions.values()} == {1}
     [result] = site.run(service.delete_topics(["t"]))
     assert result.error is None
+
+
+def set_retention(value: str) -> ConfigAlteration:
+    change = ConfigChange(name="log.retention.ms", operation=ConfigOperation.SET, value=value)
+    return ConfigAlteration(entity=ConfigEntity.BROKER, name=ALL_BROKERS, changes=(change,))
+
+
+def test_notifications_of_changed_settings_go_after_a_quarter_of_an_hour(site: Site) -> None:
+    service, registry = site.started(), site.look()
+    for value, count in (("1", 1), ("2", 2)):
+        assert site.run(service.alter_configs([set_retention(value)])) == [None]
+        assert len(site.run(registry.children("/config/changes"))) == count
+    site.clock.advance_ms(16 * 60_000)
+    assert site.run(service.alter_configs([set_retention("3")])) == [None]
+    assert site.run(registry.children("/config/changes")) == ["config_change_0000000002"]
+
+
+def test_altered_settings_of_brokers_are_loaded_again(site: Site) -> None:
+    service = site.started()
+    site.run(service.alter_configs([set_retention("5")]))
+    site.run(service.stop())
+    site.started()
+    assert site.image.broker_configs == {ALL_BROKERS: {"log.retention.ms": "5"}}
+
+
+def test_altered_settings_that_cannot_be_read_are_refused_with_their_path(site: Site) -> None:
+    site.run(site.started().stop())
+    registry = site.look()
+    content = b'{"version":1,"config":{"log.retention.ms":"soon","some.plugin.setting":"x"}}'
+    site.run(registry.create("/config/brokers/1", content))
+    with pytest.raises(MalformedNode, match=r"/config/brokers/1.*log\.retention\.ms"):
+        site.started()

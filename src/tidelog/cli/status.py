@@ -17,8 +17,7 @@ from tidelog.cli.failure import EXIT_FAILED, EXIT_OK
 from tidelog.cli.output import OutputFormat, Row, is_coloured, paint, render_table, shown, size
 
 if TYPE_CHECKING:
-    from tidelog.client import Cluster, ConsumerConfig, TopicMetadata
-    from tidelog.client.admin import ClusterDescription
+    from tidelog.client import Cluster, ClusterDescription, ConsumerConfig, TopicMetadata
     from tidelog.runtime import Runtime
 
 BROKER_COLUMNS: Final = ("broker", "address", "rack", "leaders", "replicas", "size")

@@ -5,7 +5,22 @@ told the time (accumulator, sequencing, assignment, fetch_session, metadata, ver
 fetcher) and lives in the TaskGroup of its `async with` block.
 """
 
-from tidelog.client.admin import Admin, ClusterDescription, NewTopic, TopicResult
+from tidelog.client.admin import Admin
+from tidelog.client.admin_values import (
+    TO_HIGH_WATERMARK,
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    LogDirDescription,
+    MorePartitions,
+    NewTopic,
+    ProducerDescription,
+    ResourceKind,
+    ResourceResult,
+    TopicResult,
+)
 from tidelog.client.batch import RecordMetadata
 from tidelog.client.cluster import ClientRuntime, Cluster, Lane
 from tidelog.client.config import ClientConfig, ConsumerConfig, OffsetReset, ProducerConfig
@@ -35,6 +50,7 @@ from tidelog.client.offsets import FoundOffset
 from tidelog.client.producer import Producer
 
 __all__ = [
+    "TO_HIGH_WATERMARK",
     "Admin",
     "BrokersUnreachable",
     "BufferExhausted",
@@ -44,6 +60,10 @@ __all__ = [
     "ClientRuntime",
     "Cluster",
     "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigOperation",
+    "ConfigResource",
     "Connection",
     "ConnectionLimits",
     "ConnectionLost",
@@ -56,6 +76,8 @@ __all__ = [
     "FoundOffset",
     "Lane",
     "Leader",
+    "LogDirDescription",
+    "MorePartitions",
     "NewTopic",
     "NoPosition",
     "OffsetOutOfRange",
@@ -64,10 +86,13 @@ __all__ = [
     "ProduceFailed",
     "Producer",
     "ProducerConfig",
+    "ProducerDescription",
     "ProducerRefused",
     "RecordMetadata",
     "RecordTooLarge",
     "RequestTimedOut",
+    "ResourceKind",
+    "ResourceResult",
     "TopicMetadata",
     "TopicResult",
     "TopicUnavailable",

@@ -1,68 +1,52 @@
-"""Looking after topics: create, delete, list, describe."""
+"""Looking after a cluster: topics, partitions, records, settings, directories, producers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from tidelog.client.admin_messages import config_entry, creatable_topic, growing_topic, log_dir, producer
+from tidelog.client.admin_values import (
+    ClusterDescription,
+    ConfigChange,
+    ConfigResource,
+    LogDirDescription,
+    MorePartitions,
+    NewTopic,
+    ProducerDescription,
+    ResourceResult,
+    TopicResult,
+)
 from tidelog.client.cluster import ClientRuntime, Cluster, Lane
 from tidelog.client.config import ClientConfig
 from tidelog.client.connection import Connection
-from tidelog.client.errors import BrokersUnreachable, ClientError, ConnectionLost
+from tidelog.client.errors import BrokersUnreachable, ClientError, ConnectionLost, UnsupportedApi
+from tidelog.client.leaders import LeaderQuestions
 from tidelog.client.metadata import NO_LEADER, MetadataCache, TopicMetadata
-from tidelog.model import BrokerEndpoint, BrokerId, ErrorCode, TopicId
-from tidelog.wire.api import ApiKey
+from tidelog.model import BrokerEndpoint, BrokerId, ErrorCode, Offset, TopicPartition
+from tidelog.wire.api import ApiKey, Request, Response
+from tidelog.wire.messages import describe_configs, incremental_alter_configs
+from tidelog.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
 from tidelog.wire.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from tidelog.wire.messages.describe_cluster import DescribeClusterRequest
+from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from tidelog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Response)
 
 _TOPIC_STATES_FROM: Final = 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
-    """A topic to create; -1 takes the broker's default, `assignment` says which brokers hold which partition instead."""
-
-    name: str
-    partition_count: int = -1
-    replication_factor: int = -1
-    assignment: Mapping[int, Sequence[BrokerId]] = field(default_factory=dict)
-    configs: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicResult:
-    """What became of one topic."""
-
-    name: str
-    code: ErrorCode
-    message: str | None = None
-    topic_id: TopicId | None = None
-
-    @property
-    def is_ok(self) -> bool:
-        """Whether it was done."""
-        return self.code is ErrorCode.NONE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterDescription:
-    """Who is there."""
-
-    cluster_id: str | None
-    controller_id: BrokerId
-    brokers: tuple[BrokerEndpoint, ...]
 
 
 class Admin:
@@ -72,6 +56,7 @@ class Admin:
         self._cluster = cluster
         self._config = config
         self._runtime = runtime
+        self._leaders = LeaderQuestions(cluster, config, runtime)
 
     @classmethod
     @asynccontextmanager
@@ -83,7 +68,7 @@ class Admin:
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[TopicResult]:
         """Create topics, and wait until every broker can tell who leads them; one result per topic, none raised."""
         request = CreateTopicsRequest(
-            topics=tuple(_creatable(topic) for topic in topics),
+            topics=tuple(creatable_topic(topic) for topic in topics),
             timeout_ms=self._config.request_timeout_ms,
             validate_only=validate_only,
         )
@@ -139,14 +124,153 @@ class Admin:
             for name in wanted
         }
 
+    async def create_partitions(
+        self, topics: Iterable[MorePartitions], *, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """Give topics more partitions, and wait until every broker can tell who leads them; one result per topic, none raised."""
+        wanted = {topic.name: topic for topic in topics}
+        request = CreatePartitionsRequest(
+            topics=tuple(growing_topic(topic) for topic in wanted.values()),
+            timeout_ms=self._config.request_timeout_ms,
+            validate_only=validate_only,
+        )
+
+        async def ask(controller: Connection) -> CreatePartitionsResponse:
+            return await controller.request(request)
+
+        response = await self._ask_controller(ask, lambda answer: [topic.error_code for topic in answer.results])
+        results = [TopicResult(name=t.name, code=t.error_code, message=t.error_message) for t in response.results]
+        grown = [result.name for result in results if result.is_ok]
+        if grown and not validate_only:
+            await self._until_everywhere(
+                lambda known: all(_is_ready(known.get(name), wanted[name].total_count) for name in grown), grown
+            )
+        return results
+
+    async def delete_records(self, before: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset | ErrorCode]:
+        """Make records below these offsets unreadable (TO_HIGH_WATERMARK: all there are); where each partition begins then, or why not."""
+
+        async def ask(node: BrokerId, led: Sequence[TopicPartition]) -> dict[TopicPartition, Offset | ErrorCode]:
+            topics = tuple(
+                DeleteRecordsTopic(
+                    name=name,
+                    partitions=tuple(
+                        DeleteRecordsPartition(partition_index=key.index, offset=before[key]) for key in keys
+                    ),
+                )
+                for name, keys in _by_topic(led).items()
+            )
+            request = DeleteRecordsRequest(topics=topics, timeout_ms=self._config.request_timeout_ms)
+            answered = (await self._cluster.request(node, request)).topics
+            return {
+                TopicPartition(topic.name, row.partition_index): (
+                    row.low_watermark if row.error_code is ErrorCode.NONE else row.error_code
+                )
+                for topic in answered
+                for row in topic.partitions
+            }
+
+        return await self._leaders.ask(before, ask)
+
+    async def describe_configs(
+        self, resources: Iterable[ConfigResource], *, names: Iterable[str] | None = None
+    ) -> list[ResourceResult]:
+        """All settings of each resource, or those named, with where they come from and what they mean; none raised."""
+        keys = None if names is None else tuple(names)
+        results = []
+        for resource in dict.fromkeys(resources):
+            wanted = describe_configs.DescribeConfigsResource(
+                resource_type=resource.kind, resource_name=resource.name, configuration_keys=keys
+            )
+            request = describe_configs.DescribeConfigsRequest(
+                resources=(wanted,), include_synonyms=True, include_documentation=True
+            )
+            (found,) = (await self._ask_broker_of(resource, request)).results
+            entries = {row.name: config_entry(row) for row in found.configs}
+            results.append(
+                ResourceResult(resource=resource, code=found.error_code, message=found.error_message, configs=entries)
+            )
+        return results
+
+    async def alter_configs(
+        self, changes: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
+    ) -> list[ResourceResult]:
+        """Change settings, all of a resource or none; the others stay. One result per resource, none raised."""
+        results = []
+        for resource, wanted in changes.items():
+            row = incremental_alter_configs.AlterConfigsResource(
+                resource_type=resource.kind,
+                resource_name=resource.name,
+                configs=tuple(
+                    incremental_alter_configs.AlterableConfig(
+                        name=one.name, config_operation=one.operation, value=one.value
+                    )
+                    for one in wanted
+                ),
+            )
+            request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+                resources=(row,), validate_only=validate_only
+            )
+            (answered,) = (await self._ask_broker_of(resource, request)).responses
+            results.append(ResourceResult(resource=resource, code=answered.error_code, message=answered.error_message))
+        return results
+
+    async def describe_log_dirs(
+        self, brokers: Iterable[BrokerId] | None = None
+    ) -> dict[BrokerId, tuple[LogDirDescription, ...]]:
+        """The log directories of these brokers, or of all. Raises ConnectionLost or BrokersUnreachable for one that is not there."""
+        await self._cluster.refresh()
+        wanted = sorted(self._cluster.metadata.brokers if brokers is None else brokers)
+        answers = {node: await self._cluster.request(node, DescribeLogDirsRequest(topics=None)) for node in wanted}
+        return {node: tuple(log_dir(row) for row in answer.results) for node, answer in answers.items()}
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ProducerDescription, ...] | ErrorCode]:
+        """The producers each partition remembers, or why it cannot say."""
+
+        async def ask(
+            node: BrokerId, led: Sequence[TopicPartition]
+        ) -> dict[TopicPartition, tuple[ProducerDescription, ...] | ErrorCode]:
+            topics = tuple(
+                TopicRequest(name=name, partition_indexes=tuple(key.index for key in keys))
+                for name, keys in _by_topic(led).items()
+            )
+            answered = (await self._cluster.request(node, DescribeProducersRequest(topics=topics))).topics
+            return {
+                TopicPartition(topic.name, row.partition_index): (
+                    tuple(producer(one) for one in row.active_producers)
+                    if row.error_code is ErrorCode.NONE
+                    else row.error_code
+                )
+                for topic in answered
+                for row in topic.partitions
+            }
+
+        return await self._leaders.ask(partitions, ask)
+
     async def describe_cluster(self) -> ClusterDescription:
         """The cluster's id, its controller and its live brokers."""
-        known = await self._ask_metadata(None, [])
+        try:
+            answer = await self._cluster.request(None, DescribeClusterRequest())
+        except UnsupportedApi:  # before Kafka 2.8
+            known = await self._ask_metadata(None, [])
+            brokers = tuple(sorted(known.brokers.values()))
+            return ClusterDescription(cluster_id=known.cluster_id, controller_id=known.controller_id, brokers=brokers)
         return ClusterDescription(
-            cluster_id=known.cluster_id,
-            controller_id=known.controller_id,
-            brokers=tuple(sorted(known.brokers.values())),
+            cluster_id=answer.cluster_id,
+            controller_id=answer.controller_id,
+            brokers=tuple(
+                sorted(BrokerEndpoint(row.broker_id, row.host, row.port, row.rack) for row in answer.brokers)
+            ),
         )
+
+    async def _ask_broker_of(self, resource: ConfigResource, request: Request[R]) -> R:
+        """A broker knows its own settings; of topics any can tell. Raises ConnectionLost or BrokersUnreachable."""
+        node = resource.broker_id
+        if node is not None and node not in self._cluster.metadata.brokers:
+            await self._cluster.refresh()
+        return await self._cluster.request(node, request)
 
     async def _ask_metadata(self, node: BrokerId | None, names: list[str] | None) -> MetadataCache:
         """One broker's view of some topics, or with None of all, free of what we thought before."""
@@ -204,18 +328,12 @@ class Admin:
         return True
 
 
-def _is_ready(topic: TopicMetadata | None) -> bool:
-    return topic is not None and topic.has_all_leaders
+def _is_ready(topic: TopicMetadata | None, partition_count_min: int = 1) -> bool:
+    return topic is not None and topic.has_all_leaders and len(topic.partitions) >= partition_count_min
 
 
-def _creatable(topic: NewTopic) -> CreatableTopic:
-    return CreatableTopic(
-        name=topic.name,
-        num_partitions=-1 if topic.assignment else topic.partition_count,
-        replication_factor=-1 if topic.assignment else topic.replication_factor,
-        assignments=tuple(
-            CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(brokers))
-            for index, brokers in sorted(topic.assignment.items())
-        ),
-        configs=tuple(CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()),
-    )
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for key in partitions:
+        by_topic.setdefault(key.topic, []).append(key)
+    return by_topic
