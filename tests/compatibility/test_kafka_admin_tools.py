@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.apache_kafka import run_tool
+from tests.compatibility.apache_kafka import KafkaProcess, run_tool
 from tests.compatibility.message import messages
 from tests.compatibility.processes import TidelogProcess
 from tests.compatibility.test_python_clients import confluent_produce
@@ -16,7 +16,7 @@ from tests.compatibility.test_python_clients import confluent_produce
 pytestmark = [pytest.mark.compat, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 
 
-def tool(broker: TidelogProcess, main_class: str, *words: str) -> str:
+def tool(broker: TidelogProcess | KafkaProcess, main_class: str, *words: str) -> str:
     return run_tool(main_class, *words, "--bootstrap-server", broker.bootstrap)
 
 

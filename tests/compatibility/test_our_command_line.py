@@ -115,6 +115,32 @@ def test_topics_are_made_told_and_deleted(ours: CommandLine, kafka: KafkaProcess
     assert topic not in ours.run("topics", "list").split()
 
 
+def test_a_topic_gets_partitions_and_other_settings(ours: CommandLine, topic: str) -> None:
+    ours.run("topics", "create", topic, "-c", "retention.bytes=123456")
+    ours.run("topics", "alter", topic, "-p", "3", "-c", "segment.bytes=2000000", "--delete-config", "retention.bytes")
+    ours.run(
+        "configs", "alter", "topic", topic, "--set", "max.message.bytes=5000", "--append", "cleanup.policy=compact"
+    )
+
+    (described,) = json.loads(ours.run("topics", "describe", topic, "--format", "json"))
+    assert len(described["partitions"]) == 3
+    settings = settings_of(ours, "topic", topic)
+    assert (settings["segment.bytes"], settings["max.message.bytes"]) == ("2000000", "5000")
+    assert settings["cleanup.policy"] == "delete,compact"
+    assert "retention.bytes" not in settings
+    refused = ours.run("configs", "alter", "topic", topic, "--set", "max.message.bytes=many", exit_code=1)
+    assert "INVALID_CONFIG" in refused
+
+
+def test_the_settings_of_a_broker_are_shown(ours: CommandLine) -> None:
+    assert settings_of(ours, "broker", "1")["log.retention.ms"] == "-1"
+
+
+def settings_of(ours: CommandLine, kind: str, name: str) -> dict[str, str]:
+    described = json.loads(ours.run("configs", "describe", kind, name, "--format", "json"))
+    return {each["name"]: each["value"] for each in described}
+
+
 def test_records_before_an_offset_are_forgotten(ours: CommandLine, kafka: KafkaProcess, topic: str) -> None:
     confluent_produce(kafka.bootstrap, topic, "none", messages())
     ours.run("topics", "delete-records", topic, "--before", "20")
