@@ -9,15 +9,31 @@ import pytest
 from tidelog.broker.waiters import Waiters
 
 
+async def _waiting(waiters: Waiters[str], keys: list[str], timeout_s: float = 60) -> bool:
+    with waiters.parked(keys) as waiter:
+        return await waiter.woken(timeout_s=timeout_s)
+
+
 async def _parked(waiters: Waiters[str], keys: list[str]) -> asyncio.Task[bool]:
     """A task that waits on the keys. It has begun when a callback scheduled after it runs."""
     loop = asyncio.get_running_loop()
-    task = loop.create_task(waiters.changed(keys, timeout_s=60))
+    task = loop.create_task(_waiting(waiters, keys))
     begun = loop.create_future()
     loop.call_soon(begun.set_result, None)
     await begun
     assert waiters.count == 1
     return task
+
+
+def test_a_wake_between_the_look_and_the_wait_is_not_missed() -> None:
+    async def story() -> None:
+        waiters: Waiters[str] = Waiters()
+        with waiters.parked(["a"]) as waiter:
+            waiters.wake("a")
+            assert await waiter.woken(timeout_s=0)
+            assert not await waiter.woken(timeout_s=0)
+
+    asyncio.run(story())
 
 
 def test_a_waiter_wakes_on_any_of_its_keys() -> None:
@@ -35,7 +51,7 @@ def test_a_waiter_wakes_on_any_of_its_keys() -> None:
 def test_a_waiter_whose_time_is_up_is_told_so() -> None:
     async def story() -> None:
         waiters: Waiters[str] = Waiters()
-        assert not await waiters.changed(["a"], timeout_s=0.001)
+        assert not await _waiting(waiters, ["a"], 0.001)
         assert waiters.count == 0
 
     asyncio.run(story())
@@ -57,4 +73,4 @@ def test_a_wait_of_less_than_a_millisecond_ends_on_uvloop_too() -> None:
     """uvloop gives a timer below a millisecond as a plain handle, which does not know its time: long polls died of it at their end."""
     uvloop = pytest.importorskip("uvloop")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert not runner.run(Waiters[str]().changed(["x"], timeout_s=0.0004))
+        assert not runner.run(_waiting(Waiters(), ["x"], 0.0004))

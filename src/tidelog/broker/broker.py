@@ -65,6 +65,7 @@ class Broker:
             await parts.enter_async_context(node.replicas.running(cluster_id))
             for listener in listeners:
                 await parts.enter_async_context(listener.running())
+            parts.callback(node.replicas.release_readers)
             parts.push_async_callback(node.controller.stop)
             await node.controller.start(config.advertised([bound(listener) for listener in listeners]))
             node.replicas.set_aside_strays()

@@ -38,6 +38,7 @@ class Housekeeping:
         chores = (
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
             (config.log_flush_scheduler_interval_ms, self.flush_overdue),
+            (config.log_flush_scheduler_interval_ms, self.retry_unavailable),
             (config.log_retention_check_interval_ms, self.apply_retention),
             (config.producer_id_expiration_check_interval_ms, self.expire_producers),
             (_REMOVAL_INTERVAL_MS, self.remove_retired),
@@ -61,6 +62,10 @@ class Housekeeping:
         for partition, _ in self.replicas.partitions():
             if partition.log.is_flush_wanted or partition.log.is_flush_due(now_ms):
                 self.replicas.want_flush(partition)
+
+    async def retry_unavailable(self) -> None:
+        """Try again to have the logs that a full disk has kept from us."""
+        self.replicas.retry_unavailable()
 
     async def apply_retention(self) -> None:
         """Delete segments that are too old, too many, or below the log start; end those that have been active for too long."""

@@ -7,8 +7,8 @@ longer than the loop may be held; between slices others are served.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import AsyncIterator, Iterator
+from typing import Final, TypeVar
 
 from tidelog.broker.live_config import LiveConfig
 from tidelog.broker.metadata_cache import MetadataCache
@@ -17,6 +17,8 @@ from tidelog.controller import ClusterImage, PartitionState, TopicImage
 from tidelog.model import TopicPartition
 from tidelog.partition import Leadership
 from tidelog.runtime import Clock
+
+T = TypeVar("T")
 
 _SLICE_MS: Final = 5.0
 
@@ -37,17 +39,24 @@ class ImageFollower:
         """Follow the image, then make it visible."""
         self._live_config.follow(image)
         layers = self._live_config.layers
-        slice_end_ms = self._clock.monotonic_ms() + _SLICE_MS
-        for topic, index, state in self._changed(image, are_settings_new=layers != self._followed_layers):
+        async for topic, index, state in self._in_slices(
+            self._changed(image, are_settings_new=layers != self._followed_layers)
+        ):
             self._lead(topic, index, state)
-            if self._clock.monotonic_ms() >= slice_end_ms:
-                await asyncio.sleep(0)
-                slice_end_ms = self._clock.monotonic_ms() + _SLICE_MS
         before = self._metadata.image
         self._followed_layers = layers
         self._metadata.publish(image)
-        for topic_partition in _gone(before, image):
+        async for topic_partition in self._in_slices(_gone(before, image)):
             self._replicas.drop(topic_partition)
+
+    async def _in_slices(self, items: Iterator[T]) -> AsyncIterator[T]:
+        """The items, with a look at the world every few milliseconds."""
+        slice_end_ms = self._clock.monotonic_ms() + _SLICE_MS
+        for item in items:
+            yield item
+            if self._clock.monotonic_ms() >= slice_end_ms:
+                await asyncio.sleep(0)
+                slice_end_ms = self._clock.monotonic_ms() + _SLICE_MS
 
     def _changed(
         self, image: ClusterImage, *, are_settings_new: bool

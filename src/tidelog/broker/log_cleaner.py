@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import BrokenExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -112,6 +113,9 @@ class LogCleaner:
             logger.warning("compaction given up", extra=fields(partition=partition.topic_partition, reason=failure))
         except StorageFailure as failure:
             self.replicas.on_directory_failed(directory, failure)
+        except BrokenExecutor as broken:
+            # Somebody, often the system when memory is short, has killed the child; the next compaction gets a new one.
+            logger.warning("compaction child died", extra=fields(partition=partition.topic_partition, reason=broken))
         return None
 
     async def _in_thread(self, directory: LogDirectory, work: Callable[[], None]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from tidelog.broker.checkpointer import DirectoryCheckpointer
 from tidelog.broker.flusher import DirectoryFlusher, perform_all
@@ -55,6 +56,14 @@ class _Hosted:
     flusher: DirectoryFlusher
 
 
+class _Wanted(NamedTuple):
+    """What `lead` was asked for."""
+
+    topic_id: TopicId
+    config: LogConfig
+    leadership: Leadership
+
+
 class ReplicaManager:
     """Everything this broker stores. Lives from after recovery until every log is closed."""
 
@@ -66,6 +75,9 @@ class ReplicaManager:
         self._flushers: dict[str, DirectoryFlusher] = {}
         self._checkpointers: dict[str, DirectoryCheckpointer] = {}
         self._hosted: dict[TopicPartition, _Hosted] = {}
+        self._unavailable: dict[TopicPartition, _Wanted] = {}  # Ours, but their logs cannot be had at present.
+        self.is_stopping = False
+        self._is_full = False  # Said once; said again when an append has worked in between.
         self.produce_waiters: Waiters[TopicPartition] = Waiters()
         self.fetch_waiters: Waiters[TopicPartition] = Waiters()
         self.all_directories_failed = asyncio.Event()
@@ -131,9 +143,11 @@ class ReplicaManager:
 
     def _require(self, topic_partition: TopicPartition) -> _Hosted:
         hosted = self._hosted.get(topic_partition)
-        if hosted is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return hosted
+        if hosted is not None:
+            return hosted
+        if topic_partition in self._unavailable:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log of this replica cannot be had at present")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def is_hosting(self, partition: Partition) -> bool:
         """Whether this very replica is still here; its topic may have been deleted meanwhile."""
@@ -161,12 +175,9 @@ class ReplicaManager:
                 now_ms=self._runtime.clock.wall_ms(),
                 validated=validated,
             )
-        except DiskFull as full:
-            logger.error("disk full", extra=fields(partition=topic_partition, reason=full.reason))
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on the broker's disk") from full
         except StorageFailure as failure:
-            self.on_directory_failed(hosted.directory, failure)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+            raise self.storage_error(topic_partition, failure) from failure
+        self._is_full = False
         self._bytes_in.add(len(batch))
         self._perform(hosted, events)
         return hosted.partition, appended
@@ -212,22 +223,31 @@ class ReplicaManager:
     def lead(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, leadership: Leadership
     ) -> None:
-        """Host the replica, if it is not hosted yet, and lead it. A failed directory is taken offline, not raised."""
+        """Host the replica, if it is not hosted yet, and lead it; without its log it answers with storage errors until that can be had."""
         hosted = self._hosted.get(topic_partition)
+        if hosted is not None and hosted.directory.failure is not None:
+            return
         try:
             if hosted is None:
-                hosted = self._host(topic_partition, topic_id, config)
-            elif hosted.directory.failure is not None:
-                return
+                hosted = self._host(topic_partition, topic_id, config, is_new=leadership.leader_epoch == 0)
             hosted.partition.reconfigure(config)
             self._perform(hosted, hosted.partition.become_leader(leadership))
         except StorageFailure as failure:
-            if hosted is not None:
-                self.on_directory_failed(hosted.directory, failure)
-            logger.error("replica unavailable", extra=fields(partition=topic_partition, reason=failure))
+            if hosted is None and topic_partition not in self._unavailable:
+                logger.error("replica unavailable", extra=fields(partition=topic_partition, reason=failure))
+                self._unavailable[topic_partition] = _Wanted(topic_id, config, leadership)
+            self._take_failed_offline()
+        else:
+            self._unavailable.pop(topic_partition, None)
+
+    def retry_unavailable(self) -> None:
+        """Try again to have the logs that could not be had; space may have returned."""
+        for topic_partition, wanted in list(self._unavailable.items()):
+            self.lead(topic_partition, wanted.topic_id, wanted.config, wanted.leadership)
 
     def drop(self, topic_partition: TopicPartition) -> None:
         """Stop hosting a replica of a deleted topic and put its files out of sight; the thread removes them later."""
+        self._unavailable.pop(topic_partition, None)
         hosted = self._hosted.pop(topic_partition, None)
         if hosted is None:
             return
@@ -241,17 +261,17 @@ class ReplicaManager:
         self._wake(topic_partition)
         logger.info("replica deleted", extra=fields(partition=topic_partition))
 
-    def _host(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> _Hosted:
-        directory, log = self._find_or_create(topic_partition, topic_id, config)
+    def _host(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool) -> _Hosted:
+        directory, log = self._find(topic_partition, topic_id) or self._create(
+            topic_partition, topic_id, config, is_new=is_new
+        )
         checkpoint = directory.high_watermarks.get(topic_partition, 0)
         partition = Partition(self._config.broker_id, log, high_watermark=checkpoint)
         hosted = _Hosted(partition, directory, self._flushers[directory.path])
         self._hosted[topic_partition] = hosted
         return hosted
 
-    def _find_or_create(
-        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
-    ) -> tuple[LogDirectory, PartitionLog]:
+    def _find(self, topic_partition: TopicPartition, topic_id: TopicId) -> tuple[LogDirectory, PartitionLog] | None:
         for directory in self._online():
             log = directory.logs.get(topic_partition)
             if log is None:
@@ -262,6 +282,15 @@ class ReplicaManager:
                 return directory, log
             # A topic of the same name was deleted and made anew while this broker was away (KIP-516).
             directory.delete_log(topic_partition, unique=self._runtime.randomness.uuid())
+        return None
+
+    def _create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool
+    ) -> tuple[LogDirectory, PartitionLog]:
+        """Begin a log. One that may lie in a directory that is offline is not begun anew: its records would be gone, and come back later."""
+        online = list(self._online())
+        if not is_new and len(online) < len(self._config.log_dirs):
+            raise StorageFailure("find", str(topic_partition), "it may lie in a log directory that is offline")
         directory = self._roomiest()
         now_ms = self._runtime.clock.wall_ms()
         return directory, directory.open_log(topic_partition, config, now_ms=now_ms, topic_id=topic_id)
@@ -321,7 +350,28 @@ class ReplicaManager:
         self.produce_waiters.wake(topic_partition)
         self.fetch_waiters.wake(topic_partition)
 
+    def release_readers(self) -> None:
+        """The broker is leaving: fetches that wait for records are answered with what there is."""
+        self.is_stopping = True
+        self.fetch_waiters.wake_all()
+
     # Failing.
+
+    def storage_error(self, topic_partition: TopicPartition, failure: StorageFailure) -> ApiError:
+        """What a client hears when the disk under a replica said no; anything but a full disk takes the directory offline."""
+        hosted = self._hosted.get(topic_partition)
+        if isinstance(failure, DiskFull):
+            if not self._is_full:
+                logger.error("disk full", extra=fields(partition=topic_partition, reason=failure.reason))
+            self._is_full = True
+        elif hosted is not None:
+            self.on_directory_failed(hosted.directory, failure)
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, failure.reason)
+
+    def _take_failed_offline(self) -> None:
+        for directory in self._directories:
+            if directory.failure is not None:
+                self.on_directory_failed(directory, directory.failure)
 
     def on_directory_failed(self, directory: LogDirectory, failure: StorageFailure) -> None:
         """Take a directory offline with everything on it; whoever waits there gets a storage error."""

@@ -1,6 +1,7 @@
 """Requests parked until something changes about a partition, or until their time is up (Kafka calls this the purgatory).
 
-A waiter does not know what it waits for; it is woken and looks again. That keeps the conditions (high watermark reached, enough bytes,
+A waiter does not know what it waits for; it is woken and looks again. It is parked before it looks, so that what happens between the look
+and the wait is not missed: a wake is remembered until the next wait. That keeps the conditions (high watermark reached, enough bytes,
 leadership lost) with the handlers that understand them.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -15,11 +17,43 @@ Key = TypeVar("Key", bound=Hashable)
 _WOKEN_AT_ONCE: Final = 100
 
 
-class Waiters(Generic[Key]):
-    """Futures by what they wait on. Bounded by the connections: each parks at most one request."""
+class Waiter:
+    """One parked request."""
+
+    __slots__ = ("_future", "_is_woken")
 
     def __init__(self) -> None:
-        self._by_key: dict[Key, dict[asyncio.Future[bool], None]] = {}
+        self._is_woken = False
+        self._future: asyncio.Future[bool] | None = None
+
+    def wake(self) -> bool:
+        """Let it look again; whether that was news to it."""
+        is_news = not self._is_woken
+        self._is_woken = True
+        if self._future is not None and not self._future.done():
+            self._future.set_result(True)
+        return is_news
+
+    async def woken(self, *, timeout_s: float) -> bool:
+        """Wait until woken, which may have happened since the last wait; False when the time was up first."""
+        if not self._is_woken:
+            loop = asyncio.get_running_loop()
+            self._future = loop.create_future()
+            timer = loop.call_later(timeout_s, _expire, self._future)
+            try:
+                await self._future
+            finally:
+                timer.cancel()
+                self._future = None
+        is_woken, self._is_woken = self._is_woken, False
+        return is_woken
+
+
+class Waiters(Generic[Key]):
+    """Waiters by what they wait on. Bounded by the connections: each parks at most one request."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, dict[Waiter, None]] = {}
         self.count = 0
 
     @property
@@ -31,45 +65,45 @@ class Waiters(Generic[Key]):
         """Let everyone who waits on `key` look again; a crowd a few at a time, with a look at the world in between."""
         waiting = self._by_key.get(key)
         if waiting:
-            crowd = iter(list(waiting)) if len(waiting) > _WOKEN_AT_ONCE else iter(waiting)
-            _wake_some(crowd)
+            _wake_some(iter(list(waiting)) if len(waiting) > _WOKEN_AT_ONCE else iter(waiting))
 
-    async def changed(self, keys: Collection[Key], *, timeout_s: float) -> bool:
-        """Wait until any of `keys` is woken; False when the time was up first."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
-        timer = loop.call_later(timeout_s, _expire, future)
+    def wake_all(self) -> None:
+        """Let everyone look again."""
+        for key in list(self._by_key):
+            self.wake(key)
+
+    @contextmanager
+    def parked(self, keys: Collection[Key]) -> Iterator[Waiter]:
+        """A waiter on any of `keys`, for as long as the block lasts."""
+        waiter = Waiter()
         for key in keys:
-            self._by_key.setdefault(key, {})[future] = None
+            self._by_key.setdefault(key, {})[waiter] = None
         self.count += 1
         try:
-            return await future
+            yield waiter
         finally:
             self.count -= 1
-            timer.cancel()
-            self._forget(future, keys)
+            self._forget(waiter, keys)
 
-    def _forget(self, future: asyncio.Future[bool], keys: Collection[Key]) -> None:
+    def _forget(self, waiter: Waiter, keys: Collection[Key]) -> None:
         for key in keys:
             waiting = self._by_key.get(key)
             if waiting is not None:
-                waiting.pop(future, None)
+                waiting.pop(waiter, None)
                 if not waiting:
                     del self._by_key[key]
 
 
-def _wake_some(crowd: Iterator[asyncio.Future[bool]]) -> None:
+def _wake_some(crowd: Iterator[Waiter]) -> None:
     woken = 0
-    for future in crowd:
-        if not future.done():
-            future.set_result(True)
-            woken += 1
-            if woken == _WOKEN_AT_ONCE:
-                asyncio.get_running_loop().call_soon(_wake_some, crowd)
-                return
+    for waiter in crowd:
+        woken += waiter.wake()
+        if woken == _WOKEN_AT_ONCE:
+            asyncio.get_running_loop().call_soon(_wake_some, crowd)
+            return
 
 
 def _expire(future: asyncio.Future[bool]) -> None:
-    # Who ends the wait says so, rather than a clock: uvloop fires timers below a millisecond at once, and those have no `when`.
+    # uvloop fires timers below a millisecond at once, so whether a wait was too long is told by who ended it, not by a clock.
     if not future.done():
         future.set_result(False)

@@ -167,7 +167,6 @@ def _check_broker(image: ClusterImage, configs: Mapping[str, str], static: Broke
     own = {} if static.broker_id < 0 else image.broker_configs.get(str(static.broker_id), {})
     ConfigLayers(static=static, shared=configs).merged()
     merged = ConfigLayers(static=static, own=own, shared=image.broker_configs.get(ALL_BROKERS, {})).merged()
-    LogConfig.from_properties({}, merged)
-    for topic in image.topics.values():
-        if topic.configs:
-            topic.log_config(merged)
+    overrides = {tuple(sorted(topic.configs.items())) for topic in image.topics.values()}
+    for some in {(), *overrides}:
+        LogConfig.from_properties(dict(some), merged)

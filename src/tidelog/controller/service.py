@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
 from tidelog.config import BrokerConfig, Listener
 from tidelog.controller import layout
@@ -48,10 +48,14 @@ from tidelog.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+T = TypeVar("T")
+
 Publish: TypeAlias = Callable[[ClusterImage], Awaitable[None] | None]
 
 ATTEMPTS_MAX: Final = 10  # of a compare-and-set that others keep winning
-TOPICS_PER_SLICE: Final = 20  # decided without letting others run
+ITEMS_PER_SLICE: Final = 20  # decided without letting others run
 
 
 class BrokerIdTaken(Exception):
@@ -79,6 +83,7 @@ class ControllerService:
         self._clock = clock
         self._publish = publish
         self._queue = asyncio.Lock()
+        self._commands: set[asyncio.Task[Any]] = set()  # Under way; the loop itself holds tasks only weakly.
         self._cluster_id: str | None = None
         self._reign: Reign | None = None
         self._controller: Controller | None = None
@@ -118,16 +123,14 @@ class ControllerService:
         With `validate_only` the answer is the same, but for the topic ids, and nothing is made.
         """
         try:
-            async with self._translated(), self._queue:
-                return await (self._validate(topics) if validate_only else self._create(topics))
+            return await self._to_the_end(self._validate(topics) if validate_only else self._create(topics))
         except ApiError as error:
             return [TopicResult(name=topic.name, error=error) for topic in topics]
 
     async def delete_topics(self, names: Sequence[str]) -> list[TopicResult]:
         """Delete topics, each for itself; a result per name, in order. They are gone from the image when this returns."""
         try:
-            async with self._translated(), self._queue:
-                return await self._delete(names)
+            return await self._to_the_end(self._delete(names))
         except ApiError as error:
             return [TopicResult(name=name, error=error) for name in names]
 
@@ -135,13 +138,14 @@ class ControllerService:
         self, topics: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> list[ApiError | None]:
         """Give topics more partitions, each for itself; per topic, in order, why not. They have leaders when this returns."""
-        return await self._change(CreatePartitions(topics=topics), len(topics), validate_only=validate_only)
+        return await self._change([CreatePartitions(topics=topics)], len(topics), validate_only=validate_only)
 
     async def alter_configs(
         self, alterations: Sequence[ConfigAlteration], *, validate_only: bool = False
     ) -> list[ApiError | None]:
         """Change settings of topics and brokers, each resource for itself; per resource, in order, why not. They hold when this returns."""
-        return await self._change(AlterConfigs(alterations=alterations), len(alterations), validate_only=validate_only)
+        commands = [AlterConfigs(alterations=some) for some in _slices(alterations)]
+        return await self._change(commands, len(alterations), validate_only=validate_only)
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that nobody else ever gets. Raises ApiError when none can be had now."""
@@ -208,22 +212,36 @@ class ControllerService:
         return list(results)
 
     async def _change(
-        self, command: CreatePartitions | AlterConfigs, count: int, *, validate_only: bool
+        self, commands: Sequence[CreatePartitions | AlterConfigs], count: int, *, validate_only: bool
     ) -> list[ApiError | None]:
         try:
             async with self._translated(), self._queue:
-                reign, controller = await self._load_if_needed()
-                if validate_only:
-                    return list(controller.decide(command).errors)
-                before, self._controller = controller.image, None
-                decision = await self._perform(reign, controller, command)
-                if controller.image is not before:
-                    await self._publish_image(controller.image)
-                    await self._expire_notifications(reign)
-                self._controller = controller
-                return list(decision.errors)
+                return await (self._try(commands) if validate_only else self._carry_out(commands))
         except ApiError as error:
             return [error] * count
+
+    async def _try(self, commands: Sequence[Command]) -> list[ApiError | None]:
+        _, controller = await self._load_if_needed()
+        trial = Controller(self._config, controller.image, self._randomness)
+        errors: list[ApiError | None] = []
+        for command in commands:
+            decision = trial.decide(command)
+            trial.image = decision.image
+            errors += decision.errors
+            await asyncio.sleep(0)
+        return errors
+
+    async def _carry_out(self, commands: Sequence[Command]) -> list[ApiError | None]:
+        reign, controller = await self._load_if_needed()
+        before, self._controller = controller.image, None
+        errors: list[ApiError | None] = []
+        for command in commands:
+            errors += (await self._perform(reign, controller, command)).errors
+        if controller.image is not before:
+            await self._publish_image(controller.image)
+            await self._expire_notifications(reign)
+        self._controller = controller
+        return errors
 
     async def _perform(self, reign: Reign, controller: Controller, command: Command) -> Decision:
         decision = controller.decide(command)
@@ -325,5 +343,5 @@ class ControllerService:
                 await self._registry.multi(missing)
 
 
-def _slices(topics: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
-    return (topics[start : start + TOPICS_PER_SLICE] for start in range(0, len(topics), TOPICS_PER_SLICE))
+def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + ITEMS_PER_SLICE] for start in range(0, len(items), ITEMS_PER_SLICE))

@@ -32,7 +32,7 @@ class StorageFailure(Exception):
 
 
 class DiskFull(StorageFailure):
-    """No space left (or quota reached): the one failure that may pass by itself."""
+    """No space left, quota reached, or out of file descriptors: the failures that may pass by themselves."""
 
 
 class FileMissing(StorageFailure):

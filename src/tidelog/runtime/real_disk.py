@@ -332,7 +332,7 @@ def _failing(operation: str, path: str) -> Iterator[None]:
 
 def _failure(operation: str, path: str, error: OSError) -> StorageFailure:
     reason = error.strerror or str(error)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE):  # All of them may pass by themselves.
         return DiskFull(operation, path, reason)
     if error.errno == errno.ENOENT:
         return FileMissing(operation, path, reason)

@@ -12,7 +12,9 @@ v1: sources and synonyms (KIP-226).  v2: throttling moves to the client (KIP-219
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from typing import Final
 
 from tidelog.broker.handlers.config_resources import ResourceType, is_all_brokers, unsupported
 from tidelog.broker.node import Node
@@ -33,9 +35,17 @@ from tidelog.wire.messages.describe_configs import (
 API = ApiKey.DESCRIBE_CONFIGS
 
 
-def handle(node: Node, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+_RESOURCES_PER_SLICE: Final = 20  # described without letting others run
+
+
+async def handle(node: Node, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe every resource by itself."""
-    return DescribeConfigsResponse(results=tuple(_describe(node, request, one) for one in request.resources))
+    results = []
+    for position, resource in enumerate(request.resources, 1):
+        results.append(_describe(node, request, resource))
+        if position % _RESOURCES_PER_SLICE == 0:
+            await asyncio.sleep(0)
+    return DescribeConfigsResponse(results=tuple(results))
 
 
 def _describe(node: Node, request: DescribeConfigsRequest, asked: DescribeConfigsResource) -> DescribeConfigsResult:

@@ -29,6 +29,7 @@ from tidelog.broker.handlers.isolation import isolation_level
 from tidelog.broker.node import Node
 from tidelog.model import NO_OFFSET, ApiError, ErrorCode, TopicPartition
 from tidelog.partition import Partition
+from tidelog.runtime import StorageFailure
 from tidelog.server import RequestContext
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages import fetch as messages
@@ -175,6 +176,9 @@ class _Fetch:
             )
         except ApiError as error:
             return _Served(partition, _failed(index, error.code))
+        except StorageFailure as failure:
+            code = self._node.replicas.storage_error(self._topic_partition(partition), failure).code
+            return _Served(partition, _failed(index, code))
         aborted = read.aborted_transactions
         return _Served(
             partition,
@@ -215,17 +219,27 @@ class _Fetch:
 
     async def wait(self) -> FetchResponse:
         """Park until the answer is worth sending, holding nothing that was read so far."""
-        keys = [self._topic_partition(partition) for partition in self._partitions]
         waiters = self._node.replicas.fetch_waiters
-        while True:
-            is_woken = await waiters.changed(keys, timeout_s=self._left_s())
-            if is_woken and waiters.count > _CROWD and not self._is_worth_reading():
-                # Each append wakes everybody: thousands who want more than that must not all count again each time.
-                await asyncio.sleep(min(self._left_s(), waiters.count * _LOOK_S))
-            if not is_woken or self._is_worth_reading():
-                served = await self._read_in_slices()
-                if self.is_enough(served):
-                    return self.answer(served)
+        with waiters.parked(list(self._keys())) as waiter:
+            while True:
+                if self._is_over() or self._is_worth_reading():
+                    served = await self._read_in_slices()
+                    if self._is_over() or self.is_enough(served):
+                        return self.answer(served)
+                is_woken = await waiter.woken(timeout_s=self._left_s())
+                if is_woken and waiters.count > _CROWD and not self._is_worth_reading():
+                    # Each append wakes everybody: thousands who want more than that must not all count again each time.
+                    await asyncio.sleep(min(self._left_s(), waiters.count * _LOOK_S))
+
+    def _keys(self) -> Iterator[TopicPartition]:
+        for partition in self._partitions:
+            try:
+                yield self._topic_partition(partition)
+            except ApiError:
+                continue  # A topic that is gone is an error worth reading, not worth waiting on.
+
+    def _is_over(self) -> bool:
+        return self._left_s() <= 0 or self._node.replicas.is_stopping
 
     def _left_s(self) -> float:
         return max(self._deadline_ms - self._node.runtime.clock.monotonic_ms(), 0) / 1000

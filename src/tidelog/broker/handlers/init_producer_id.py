@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from tidelog.broker.node import Node
-from tidelog.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ErrorCode
+from tidelog.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ApiError, ErrorCode
 from tidelog.server import RequestContext
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -34,9 +34,11 @@ def handle(
 
 
 async def _fresh(node: Node) -> InitProducerIdResponse:
-    return InitProducerIdResponse(
-        error_code=ErrorCode.NONE, producer_id=await node.producer_ids.next(), producer_epoch=0
-    )
+    try:
+        producer_id = await node.producer_ids.next()
+    except ApiError as error:
+        return _refused(error.code)
+    return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:

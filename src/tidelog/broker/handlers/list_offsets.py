@@ -27,6 +27,7 @@ from tidelog.model import (
     TopicPartition,
 )
 from tidelog.partition import Partition
+from tidelog.runtime import StorageFailure
 from tidelog.server import RequestContext
 from tidelog.storage import TimestampedOffset
 from tidelog.wire.api import ApiKey
@@ -138,6 +139,9 @@ def _one(
         found = _find(replica, asked.timestamp, context.version, isolation, leadership.leader_epoch)
     except ApiError as error:
         return ListOffsetsPartitionResponse(partition_index=key.index, error_code=error.code)
+    except StorageFailure as failure:
+        code = node.replicas.storage_error(key, failure).code
+        return ListOffsetsPartitionResponse(partition_index=key.index, error_code=code)
     return ListOffsetsPartitionResponse(
         partition_index=key.index,
         error_code=ErrorCode.NONE,

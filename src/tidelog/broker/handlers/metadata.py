@@ -40,7 +40,12 @@ def handle(
     missing = _to_create(node, request) if request.allow_auto_topic_creation else []
     if missing:
         return _create_and_answer(node, context, request, missing)
-    return _response(node, context, [_asked(node, topic, {}) for topic in request.topics or ()])
+    return _response(node, context, [_asked(node, topic, {}) for topic in _named(request)])
+
+
+def _named(request: MetadataRequest) -> list[MetadataRequestTopic]:
+    """The topics asked for, each once: an answer is not to grow with how often a large topic is named."""
+    return list(dict.fromkeys(request.topics or ()))
 
 
 def _to_create(node: Node, request: MetadataRequest) -> list[str]:
@@ -60,7 +65,7 @@ async def _create_and_answer(
         # Somebody else was quicker: the topic is there, which is all that was wanted.
         if result.error is not None and result.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS
     }
-    return _response(node, context, [_asked(node, topic, errors) for topic in request.topics or ()])
+    return _response(node, context, [_asked(node, topic, errors) for topic in _named(request)])
 
 
 def _asked(node: Node, asked: MetadataRequestTopic, errors: dict[str, ErrorCode]) -> MetadataResponseTopic:

@@ -201,15 +201,15 @@ async def _settled(
 ) -> ProduceResponse:
     """Wait for the partitions that lack acknowledgements, at most as long as the client said."""
     deadline_ms = node.runtime.clock.monotonic_ms() + request.timeout_ms
-    while waiting:
-        left_ms = deadline_ms - node.runtime.clock.monotonic_ms()
-        if left_ms <= 0:
-            for outcome in waiting:
-                outcome.fail(ErrorCode.REQUEST_TIMED_OUT)
-            break
-        keys = [outcome.partition.topic_partition for outcome in waiting if outcome.partition is not None]
-        await node.replicas.produce_waiters.changed(keys, timeout_s=left_ms / 1000)
-        waiting = [outcome for outcome in waiting if not outcome.is_settled(acks)]
+    keys = [outcome.partition.topic_partition for outcome in waiting if outcome.partition is not None]
+    with node.replicas.produce_waiters.parked(keys) as waiter:
+        while waiting := [outcome for outcome in waiting if not outcome.is_settled(acks)]:
+            left_ms = deadline_ms - node.runtime.clock.monotonic_ms()
+            if left_ms <= 0:
+                for outcome in waiting:
+                    outcome.fail(ErrorCode.REQUEST_TIMED_OUT)
+                break
+            await waiter.woken(timeout_s=left_ms / 1000)
     return _response(outcomes)
 
 
