@@ -2,9 +2,9 @@
 
 What counts are bytes received: frames under way, frames that queue behind a request that waits, and produced records that wait to be
 settled. Once they reach the bound, nobody is read any more, with one exception: the frame that began first is read to its end, then the
-next, so that those who send get through one by one, whatever the sizes. A frame that does not get finished in its turn, and requests
-queued behind one that waits for ever, are what a hostile client can hold the budget with: when that happens, connections are ended,
-largest holder first, until there is room. Producers who wait for our disk are never ended for it.
+next, so that those who send get through one by one, whatever the sizes. A frame that does not grow in its turn, and requests queued
+behind one that waits for ever, are what a hostile client can hold the budget with: when that happens, connections are ended, largest
+holder first, until there is room. Producers who wait for our disk are never ended for it.
 
 Too many queued requests are a milder matter: connections are then read only while none of their requests is in work, as Kafka always does.
 """
@@ -15,8 +15,9 @@ from typing import Final, Protocol
 
 from tidelog.runtime import Clock
 
-TURN_MS: Final = 2_000
-TURN_BYTES_PER_MS: Final = 16 << 10
+TURN_MS: Final = 1_000
+TURN_BYTES: Final = 1 << 20
+"""What the one who is read must send in each such time, or the turn is wasted."""
 BLOCKED_MS_MAX: Final = 5_000
 
 
@@ -57,7 +58,9 @@ class RequestBudget:
         self._holders: dict[BudgetHolder, None] = {}
         self._unfinished: dict[BudgetHolder, None] = {}  # Who has sent part of a frame, first come first.
         self._turn: BudgetHolder | None = None
-        self._since_ms = 0.0  # When the turn was given, or the budget was spent.
+        self._turn_missing_bytes = 0  # What its frame lacked at `_since_ms`.
+        self._since_ms = 0.0  # When the turn was given, or last looked at.
+        self._spent_ms = 0.0
         self.held_bytes = 0
         self.held_requests = 0
         self.is_spent = False
@@ -97,6 +100,7 @@ class RequestBudget:
         self.is_spent, self.is_crowded = is_spent, is_crowded
         if has_turned:
             self._turn = None
+            self._spent_ms = self._clock.monotonic_ms()
         for holder in list(self._holders):
             holder.regulate_reading()
         if has_turned:
@@ -108,31 +112,36 @@ class RequestBudget:
 
     def reclaim_if_blocked(self) -> None:
         """End connections if the budget is spent and nothing moves; called about once a second."""
-        if not self.is_spent:
+        now_ms = self._clock.monotonic_ms()
+        if not self.is_spent or now_ms - self._since_ms < TURN_MS:
             return
         if self._turn is None:
-            self._give_turn(keeps_time=True)
-        waited_ms = self._clock.monotonic_ms() - self._since_ms
-        if self._turn is None:
-            if waited_ms > BLOCKED_MS_MAX:
+            if not self._give_turn() and now_ms - self._spent_ms > BLOCKED_MS_MAX:
                 self._reclaim([])
-        elif waited_ms > TURN_MS + self._turn.missing_bytes / TURN_BYTES_PER_MS:
+        elif self._turn_missing_bytes - self._turn.missing_bytes < TURN_BYTES:
             self._reclaim([self._turn])
+        else:
+            self._note_turn()
 
-    def _give_turn(self, *, keeps_time: bool = False) -> None:
+    def _give_turn(self) -> bool:
+        """Let the eldest unfinished frame be read; False where there is none that could be."""
         self._turn = (
             next((holder for holder in self._unfinished if holder.can_read_on), None) if self.is_spent else None
         )
-        if self._turn is not None or not keeps_time:
-            self._since_ms = self._clock.monotonic_ms()
+        self._note_turn()
         if self._turn is not None:
             self._turn.regulate_reading()
+        return self._turn is not None
+
+    def _note_turn(self) -> None:
+        self._since_ms = self._clock.monotonic_ms()
+        self._turn_missing_bytes = 0 if self._turn is None else self._turn.missing_bytes
 
     def _reclaim(self, first: list[BudgetHolder]) -> None:
-        """End holders until the budget has room; `first` whatever they hold."""
+        """End holders until most of the budget is free, so that the next attack has to send it all again; `first` whatever they hold."""
         by_size = sorted(self._holders, key=lambda holder: holder.reclaimable_bytes, reverse=True)
         for holder in [*first, *by_size]:
-            if not self.is_spent:
+            if self._bytes_max is None or self.held_bytes * 4 <= self._bytes_max:
                 return
             if holder in first or holder.reclaimable_bytes > 0:
                 holder.reclaim()
