@@ -50,8 +50,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-T = TypeVar("T")
-
 Publish: TypeAlias = Callable[[ClusterImage], Awaitable[None] | None]
 
 ATTEMPTS_MAX: Final = 10  # of a compare-and-set that others keep winning
@@ -215,8 +213,7 @@ class ControllerService:
         self, commands: Sequence[CreatePartitions | AlterConfigs], count: int, *, validate_only: bool
     ) -> list[ApiError | None]:
         try:
-            async with self._translated(), self._queue:
-                return await (self._try(commands) if validate_only else self._carry_out(commands))
+            return await self._to_the_end(self._try(commands) if validate_only else self._carry_out(commands))
         except ApiError as error:
             return [error] * count
 
@@ -242,6 +239,25 @@ class ControllerService:
             await self._expire_notifications(reign)
         self._controller = controller
         return errors
+
+    async def _to_the_end(self, command: Coroutine[Any, Any, T]) -> T:
+        """Carry out a command in its turn. Once begun it comes to its end, also when its caller goes away. Raises ApiError."""
+        task = asyncio.ensure_future(self._in_turn(command))
+        self._commands.add(task)
+        task.add_done_callback(self._on_command_ended)
+        return await asyncio.shield(task)
+
+    async def _in_turn(self, command: Coroutine[Any, Any, T]) -> T:
+        try:
+            async with self._translated(), self._queue:
+                return await command
+        finally:
+            command.close()  # One that never had its turn is not left unawaited.
+
+    def _on_command_ended(self, task: asyncio.Task[Any]) -> None:
+        self._commands.discard(task)
+        if not task.cancelled():
+            task.exception()  # Its caller may be gone; what there is to say was logged.
 
     async def _perform(self, reign: Reign, controller: Controller, command: Command) -> Decision:
         decision = controller.decide(command)
