@@ -280,6 +280,31 @@ def test_caller_that_goes_away_leaves_a_controller_that_knows_what_is_there(pati
     play(story())
 
 
+@pytest.mark.parametrize(
+    ("story_of", "expected"),
+    [(create, {"t": PARTITIONS}), (grow, {"t": GROWN}), (alter, {"t": PARTITIONS}), (delete, {})],
+)
+def test_command_whose_caller_goes_away_is_carried_to_its_end(
+    story_of: Callable[[ControllerService], Awaitable[list[TopicResult]]], expected: dict[str, int]
+) -> None:
+    async def story() -> None:
+        store = a_store()
+        images: list[ClusterImage] = []
+        service = on(store.handle(), images)
+        await service.start()
+        if story_of is not create:
+            await create(service)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.0001):
+                await story_of(service)
+        await service.stop()  # in its turn, so after what has begun
+        image, _ = await restart(store)
+        assert {name: len(topic.partitions) for name, topic in image.topics.items()} == expected
+        assert (image.broker_configs != {}) == (story_of is alter)
+
+    play(story())
+
+
 def test_start_that_failed_can_be_tried_again_in_the_same_session() -> None:
     async def story() -> None:
         for writes in range(4):

@@ -71,16 +71,16 @@ class BrokerConfig:
         read_by="cli.serving"
     )
     listeners: tuple[Listener, ...] = setting(
-        "listeners", LISTENERS, "PLAINTEXT://:9092", "The addresses to bind.", read_by="broker.broker", dynamic=True
+        "listeners", LISTENERS, "PLAINTEXT://:9092", "The addresses to bind.", read_by="broker.broker"
     )
     advertised_listeners: tuple[Listener, ...] = setting(
         "advertised.listeners", LISTENERS, "", "The addresses clients are told; empty takes those of listeners.",
-        read_by="broker.broker", dynamic=True
+        read_by="broker.broker"
     )
     listener_security_protocol_map: tuple[tuple[str, str], ...] = setting(
         "listener.security.protocol.map", PROTOCOL_MAP,
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "Which security protocol each listener name speaks.", read_by="controller.service", dynamic=True
+        "Which security protocol each listener name speaks.", read_by="controller.service"
     )
     inter_broker_listener_name: str | None = setting(
         "inter.broker.listener.name", optional_text("the name of a listener"), "",

@@ -12,21 +12,8 @@ from tidelog.config.errors import UnknownSetting
 from tidelog.config.settings import Setting
 from tidelog.config.unheeded import REFUSED, WITHOUT_EFFECT
 
-# Sockets are bound, and their limits read, when a broker starts.
-_WITH_A_RESTART: Final = frozenset(
-    {
-        "listeners",
-        "advertised.listeners",
-        "listener.security.protocol.map",
-        "max.connections",
-        "max.connections.per.ip",
-    }
-)
-
 _DYNAMIC_FIELDS: Final[Mapping[str, str]] = {
-    row.name: name
-    for name, row in BROKER_SETTINGS.items()
-    if row.dynamic and row.unheeded is None and row.name not in _WITH_A_RESTART
+    row.name: name for name, row in BROKER_SETTINGS.items() if row.dynamic and row.unheeded is None
 }
 DYNAMIC_SETTINGS: Final[Mapping[str, Setting]] = {
     name: BROKER_SETTINGS[field_name] for name, field_name in _DYNAMIC_FIELDS.items()
