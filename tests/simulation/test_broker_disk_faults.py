@@ -17,7 +17,7 @@ kills = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarn
 
 
 def try_to_write(
-    cluster: SimulatedCluster, value: bytes, *, topic: str = "t", timeout_ms: int = 3000
+    cluster: SimulatedCluster, value: bytes, *, topic: str = "t", key: bytes | None = None, timeout_ms: int = 3000
 ) -> int | ErrorCode | None:
     """The offset the broker gave it, its error, or None where no verdict came in time."""
 
@@ -26,7 +26,7 @@ def try_to_write(
         config = ProducerConfig.from_properties({**properties(cluster), **settings, "enable.idempotence": "false"})
         async with Producer.connect(config, runtime) as producer:
             try:
-                return (await (await producer.send(topic, value, partition=0))).offset
+                return (await (await producer.send(topic, value, key=key, partition=0))).offset
             except ProduceFailed as failed:
                 return failed.code
             except DeliveryTimeout:

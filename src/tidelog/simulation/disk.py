@@ -225,7 +225,7 @@ class SimulatedDisk:
         """The threads of a log directory."""
         return self._thread(log_dir)
 
-    def child(self) -> Executor:
+    def child(self) -> SimulatedChild:
         """A child process."""
         if self._child is None:
             self._child = SimulatedChild(lambda: self._randomness.between(*self.child_latency_ms), self)

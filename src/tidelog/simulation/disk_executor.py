@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
 from typing import ParamSpec, TypeVar
 
 A = ParamSpec("A")
@@ -47,9 +47,19 @@ class SimulatedChild(SimulatedExecutor):
     def __init__(self, latency_ms: Callable[[], float], disk: object) -> None:
         super().__init__(latency_ms)
         self._disk = disk
+        self._is_doomed = False
+
+    def doom(self) -> None:
+        """Somebody will kill the child at its next work; a new one takes its place."""
+        self._is_doomed = True
 
     def submit(self, fn: Callable[A, R], /, *args: A.args, **kwargs: A.kwargs) -> Future[R]:
         """Run it now, on copies."""
+        if self._is_doomed:
+            self._is_doomed = False
+            died: Future[R] = Future()
+            died.set_exception(BrokenExecutor("the child process was terminated abruptly"))
+            return died
         return super().submit(self._in_child(fn), *args, **kwargs)
 
     def _in_child(self, fn: Callable[A, R]) -> Callable[A, R]:

@@ -1,0 +1,152 @@
+"""What a hostile review found in the broker, each told as a story that failed before."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.simulation.test_broker_disk_faults import try_to_write
+from tests.simulation.workload import FLUSHED, T0, create_topic, delete_topic, keyed, properties, stored
+from tidelog.client import (
+    Admin,
+    ClientConfig,
+    Consumer,
+    ConsumerConfig,
+    FetchFailed,
+    Producer,
+    ProducerConfig,
+)
+from tidelog.model import ErrorCode
+from tidelog.runtime import Runtime
+from tidelog.simulation.cluster import SimulatedCluster
+
+kills = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+TWO_DIRECTORIES = {"log.dirs": "/a,/b"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_record_written_while_a_fetch_is_being_parked_wakes_it(seed: int) -> None:
+    """Ping-pong: the next record leaves when the last one was read, so that fetch and produce arrive together."""
+
+    async def story(runtime: Runtime) -> float:
+        loop = asyncio.get_running_loop()
+        consumer_config = ConsumerConfig.from_properties(properties(cluster, fetch_max_wait_ms="5000"))
+        producer_config = ProducerConfig.from_properties(properties(cluster, linger_ms="0"))
+        async with (
+            Consumer.connect(consumer_config, runtime) as consumer,
+            Producer.connect(producer_config, runtime) as producer,
+        ):
+            consumer.assign([T0])
+            consumer.seek(T0, 0)
+            slowest = 0.0
+            for number in range(100):
+                began = loop.time()
+                sending = await producer.send("t", b"%d" % number, partition=0)
+                while not await consumer.poll(timeout_ms=10_000):
+                    pass
+                slowest = max(slowest, loop.time() - began)
+                await sending
+            return slowest
+
+    with SimulatedCluster(seed) as cluster:
+        create_topic(cluster)
+        assert cluster.tell(story) < 2.5
+
+
+def two_topics_on_two_directories(cluster: SimulatedCluster) -> str:
+    """Topics t and u, a record each; the directory that holds t."""
+    create_topic(cluster)
+    create_topic(cluster, topic="u")
+    disk = cluster.brokers[1].node.disk
+    assert [try_to_write(cluster, b"0", topic=topic) for topic in "tu"] == [0, 0]
+    homes = {topic: path for topic in "tu" for path in ("/a", "/b") if disk.exists(f"{path}/{topic}-0")}
+    assert sorted(homes.values()) == ["/a", "/b"]
+    return homes["t"]
+
+
+def test_a_directory_that_fails_at_the_start_does_not_come_back_empty() -> None:
+    with SimulatedCluster(settings={**TWO_DIRECTORIES, **FLUSHED}) as cluster:
+        home = two_topics_on_two_directories(cluster)
+        broker = cluster.brokers[1]
+        cluster.world.run(broker.stop())
+        broker.node.disk.faults.fail("lock", path=f"{home}/*", times=None)
+        broker.restart()
+        assert try_to_write(cluster, b"1", topic="u") == 1
+        assert try_to_write(cluster, b"lost?", topic="t") in {ErrorCode.KAFKA_STORAGE_ERROR, None}
+        create_topic(cluster, topic="new")
+        assert try_to_write(cluster, b"0", topic="new") == 0
+        cluster.world.run(broker.stop())
+        broker.node.disk.faults.heal()
+        broker.restart()
+        assert try_to_write(cluster, b"1", topic="t", timeout_ms=60_000) == 1
+        assert stored(cluster, 2) == {0: b"0", 1: b"1"}
+
+
+def test_a_read_error_takes_its_directory_offline_and_is_told_as_one() -> None:
+    async def read(runtime: Runtime) -> ErrorCode | None:
+        config = ConsumerConfig.from_properties(properties(cluster, retry_backoff_ms="50"))
+        async with Consumer.connect(config, runtime) as consumer:
+            consumer.assign([T0])
+            consumer.seek(T0, 0)
+            try:
+                async with asyncio.timeout(5):
+                    while True:
+                        await consumer.poll(timeout_ms=500)
+            except FetchFailed as failed:
+                return failed.code
+            except TimeoutError:
+                return None
+
+    with SimulatedCluster(settings=TWO_DIRECTORIES) as cluster:
+        home = two_topics_on_two_directories(cluster)
+        cluster.brokers[1].node.disk.faults.fail("read", path=f"{home}/t-0/*.log", times=None)
+        assert cluster.tell(read) in {ErrorCode.KAFKA_STORAGE_ERROR, None}
+        assert f"log directory failed directory={home}" in cluster.world.trace.text()
+        assert try_to_write(cluster, b"1", topic="u") == 1
+
+
+def test_a_topic_made_on_a_full_disk_comes_to_life_when_space_returns() -> None:
+    with SimulatedCluster() as cluster:
+        create_topic(cluster, topic="before")
+        disk = cluster.brokers[1].node.disk
+        disk.fill_up()
+        create_topic(cluster)
+        assert try_to_write(cluster, b"x") in {ErrorCode.KAFKA_STORAGE_ERROR, None}
+        disk.free_up()
+        assert try_to_write(cluster, b"0", timeout_ms=60_000) == 0
+
+
+def test_the_death_of_the_compaction_child_costs_one_compaction() -> None:
+    settings = {"log.cleaner.backoff.ms": "100", **FLUSHED}
+    with SimulatedCluster(settings=settings) as cluster:
+        cluster.brokers[1].node.disk.child().doom()
+        create_topic(cluster, cleanup_policy="compact", segment_bytes="1500", min_cleanable_dirty_ratio="0.01")
+        for number in range(60):
+            assert try_to_write(cluster, b"%d" % number, key=b"k") == number
+        cluster.world.run_for_ms(5_000)
+        assert cluster.world.trace.text().count("compaction child died") == 1
+        assert len(keyed(cluster, end=60)) < 60
+
+
+def test_a_deletion_whose_client_hangs_up_is_carried_out_all_the_same() -> None:
+    async def hang_up(runtime: Runtime) -> None:
+        async with Admin.connect(ClientConfig.from_properties(properties(cluster)), runtime) as admin:
+            deleting = asyncio.get_running_loop().create_task(admin.delete_topics(["t"]))
+            await asyncio.wait([deleting], timeout=cluster.world.faults.below(40) / 10_000)
+            deleting.cancel()
+            await asyncio.wait([deleting])
+
+    async def topics(runtime: Runtime) -> set[str]:
+        async with Admin.connect(ClientConfig.from_properties(properties(cluster)), runtime) as admin:
+            return set(await admin.list_topics())
+
+    for seed in range(10):
+        with SimulatedCluster(seed) as cluster:
+            create_topic(cluster)
+            cluster.tell(hang_up)
+            cluster.world.run_for_ms(1_000)
+            is_gone = "t" not in cluster.tell(topics)
+            assert is_gone == (not cluster.brokers[1].node.disk.exists("/data/t-0")), "both or neither"
+            if not is_gone:
+                delete_topic(cluster, "t")
