@@ -65,7 +65,9 @@ async def listening(runtime: Runtime, handle: Handle) -> AsyncIterator[tuple[Lis
         return handle(context.header.correlation_id)
 
     dispatcher = Dispatcher({ApiKey.API_VERSIONS: handler}, runtime.metrics)
-    listener = Listener("PLAINTEXT", Address("server", 9092), dispatcher, LIMITS, runtime, Guard(GuardLimits(), runtime))
+    listener = Listener(
+        "PLAINTEXT", Address("server", 9092), dispatcher, LIMITS, runtime, Guard(GuardLimits(), runtime)
+    )
     async with listener.running():
         yield listener, await runtime.network.connect(Client, Address("server", 9092))
 

@@ -84,6 +84,9 @@ class Connection(asyncio.Protocol):
         self._is_admitted = objection is None
         if objection is not None:
             self._refuse(Refusal.TOO_MANY, objection)
+        elif self._owner.guard.budget.is_spent:
+            # Soon, not now: uvloop begins to read after this, whatever was said about it.
+            asyncio.get_running_loop().call_soon(self._intake.regulate_reading)
 
     def data_received(self, data: bytes) -> None:
         """Queue the frames that are complete and serve what can be served."""
