@@ -11,6 +11,7 @@ from tidelog.client import (
     TO_HIGH_WATERMARK,
     Admin,
     BrokersUnreachable,
+    ClientError,
     ConfigChange,
     ConfigOperation,
     ConfigResource,
@@ -212,4 +213,30 @@ def test_leaders_are_asked_again_until_the_broker_is_back() -> None:
 
     with BrokerWorld() as world:
         world.create_topic()
+        world.tell(story)
+
+
+def test_a_log_directory_that_failed_is_told_as_such_and_the_other_goes_on() -> None:
+    async def story(runtime: Runtime) -> None:
+        async with Admin.connect(client_config(), runtime) as admin:
+            (directories,) = (await admin.describe_log_dirs()).values()
+            assert [(one.path, one.code, len(one.sizes)) for one in directories] == [
+                ("/a", ErrorCode.NONE, 1),
+                ("/b", ErrorCode.NONE, 1),
+            ]
+            world.world.node(BROKER).disk.faults.fail("write", path="/b/*", times=None)
+            (offline,) = [key.index for one in directories if one.path == "/b" for key in one.sizes]
+            async with Producer.connect(
+                producer_config(delivery_timeout_ms="2000", request_timeout_ms="500"), runtime
+            ) as producer:
+                with pytest.raises(ClientError):
+                    await producer.send_and_wait("t", b"v", partition=offline)
+            (directories,) = (await admin.describe_log_dirs()).values()
+            assert [(one.path, one.code, len(one.sizes)) for one in directories] == [
+                ("/a", ErrorCode.NONE, 1),
+                ("/b", ErrorCode.KAFKA_STORAGE_ERROR, 0),
+            ]
+
+    with BrokerWorld(log_dirs="/a,/b") as world:
+        world.create_topic(partitions=2)
         world.tell(story)
