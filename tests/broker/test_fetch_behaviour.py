@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from tests.broker.conversation import Conversation
@@ -95,6 +98,22 @@ def test_a_parked_fetch_wakes_when_a_record_arrives(tidelog: TidelogProcess) -> 
         answer = reader.hear(header)
         assert isinstance(answer, FetchResponse)
         assert only(answer).records
+
+
+def test_a_record_that_arrives_together_with_a_fetch_wakes_it(tidelog: TidelogProcess) -> None:
+    """Both are readable when the broker looks: the append happens between the fetch's look and its wait."""
+    with Conversation(tidelog.bootstrap) as reader, Conversation(tidelog.bootstrap) as writer:
+        topic_id_of(writer, "together")
+        for offset in range(5):
+            request = produced(writer, 9, "together")
+            os.kill(tidelog.pid, signal.SIGSTOP)
+            fetching = reader.send(fetch("together", offset, max_wait_ms=60_000), VERSION)
+            producing = writer.send(request, 9)
+            os.kill(tidelog.pid, signal.SIGCONT)
+            answer = reader.hear(fetching)
+            writer.hear(producing)
+            assert isinstance(answer, FetchResponse)
+            assert only(answer).records
 
 
 def test_nobody_waits_for_more_than_one_answer_can_carry(tidelog: TidelogProcess) -> None:
