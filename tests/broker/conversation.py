@@ -62,6 +62,14 @@ class Conversation:
         except ConnectionResetError:
             return True
 
+    def hears_or_is_closed(self) -> bool:
+        """Wait until the broker says anything at all, or hangs up; whether it spoke. Silence is an answer too: acks=0 has no other."""
+        self._socket.settimeout(0.2)
+        try:
+            return self._socket.recv(1) != b""
+        except (ConnectionResetError, TimeoutError):
+            return False
+
     def _exactly(self, size: int) -> bytes:
         received = b""
         while len(received) < size:

@@ -6,7 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from tidelog.broker.fetch_sessions import FetchPartition, FetchSession, FetchSessionCache, PartitionKey, PartitionNews
+from tidelog.broker.fetch_sessions import (
+    PARTITIONS_MAX,
+    FetchPartition,
+    FetchSession,
+    FetchSessionCache,
+    PartitionKey,
+    PartitionNews,
+)
 from tidelog.model import ApiError, ErrorCode
 
 
@@ -106,3 +113,23 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one_that_had_its_time() -
     assert cache.create(8, large, uses_topic_ids=False, now_ms=119_500) is None
     session.used_ms = 120_000
     assert cache.create(8, large, uses_topic_ids=False, now_ms=120_001) is not None
+
+
+def test_all_sessions_together_remember_a_bounded_number_of_partitions() -> None:
+    cache = FetchSessionCache(slots_max=1000)
+    each = PARTITIONS_MAX // 4
+    granted = [
+        cache.create(number, [wanted(index) for index in range(each)], uses_topic_ids=False, now_ms=0)
+        for number in range(1, 7)
+    ]
+    assert [session is not None for session in granted] == [True] * 4 + [False] * 2
+    assert cache.create(100, [wanted(0)], uses_topic_ids=False, now_ms=0) is not None, "a small one always fits"
+
+
+def test_a_session_that_grows_until_all_are_too_large_is_given_up() -> None:
+    cache, session = session_over(1)
+    session.merge((wanted(index) for index in range(PARTITIONS_MAX + 1)), ())
+    with pytest.raises(ApiError) as refused:
+        cache.check_room(session)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(cache) == 0

@@ -74,3 +74,26 @@ def test_a_wait_of_less_than_a_millisecond_ends_on_uvloop_too() -> None:
     uvloop = pytest.importorskip("uvloop")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert not runner.run(_waiting(Waiters(), ["x"], 0.0004))
+
+
+@pytest.mark.parametrize("crowd", [99, 100, 101, 1000])
+def test_a_crowd_is_woken_to_the_last_while_others_get_a_turn(crowd: int) -> None:
+    async def story() -> None:
+        waiters: Waiters[str] = Waiters()
+        woken: list[int] = []
+
+        async def wait(number: int) -> None:
+            assert await _waiting(waiters, ["a"])
+            woken.append(number)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(crowd):
+                tasks.create_task(wait(number))
+            begun = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(begun.set_result, None)
+            await begun
+            waiters.wake("a")
+        assert sorted(woken) == list(range(crowd))
+        assert waiters.is_empty
+
+    asyncio.run(story())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import crc32c
 import pytest
 
 from tidelog.client.aborted import AbortedTransaction
@@ -136,3 +137,18 @@ def test_less_than_one_batch_is_said_rather_than_fetched_for_ever() -> None:
 def test_an_empty_answer_is_exhausted() -> None:
     data = fetched(b"", at=9)
     assert (data.is_exhausted, data.next_offset, data.end_offset) == (True, 9, 9)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("claimed", [1, 99])
+def test_a_batch_whose_records_are_not_those_of_its_header_is_corrupt_and_can_be_passed(
+    codec: Codec, claimed: int
+) -> None:
+    lying = bytearray(batch(5, 3, codec=codec))
+    lying[23:27] = (claimed - 1).to_bytes(4, "big")
+    lying[57:61] = claimed.to_bytes(4, "big")
+    lying[17:21] = crc32c.crc32c(bytes(lying[21:])).to_bytes(4, "big")
+    records = fetched(bytes(lying), at=5)
+    with pytest.raises(CorruptRecords) as found:
+        records.take(10)
+    assert (found.value.topic_partition, found.value.offset, found.value.next_offset) == (T0, 5, 5 + claimed)

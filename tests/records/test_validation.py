@@ -18,6 +18,7 @@ from tidelog.records import (
     RecordBatchBuilder,
     RecordError,
     crc_holds,
+    is_laborious,
     read_header,
     read_records,
     validate_produced,
@@ -314,3 +315,31 @@ def test_hostile_batch_is_refused_or_comes_out_whole(
 def test_random_bytes_are_refused(data: bytes, rules: ProduceRules) -> None:
     with pytest.raises(ApiError):
         validate_produced(bytearray(data), rules, NOW)
+
+
+@pytest.mark.parametrize(
+    ("record_count", "codec", "changes", "is_long"),
+    [
+        (2_000, Codec.NONE, {}, False),  # Nobody looks at the records.
+        (2_000, Codec.GZIP, {}, False),
+        (900, Codec.NONE, {"is_compacted": True}, False),
+        (2_000, Codec.NONE, {"is_compacted": True}, True),
+        (900, Codec.GZIP, {"is_compacted": True}, False),  # Few bytes.
+        (900, Codec.NONE, {"codec": Codec.GZIP}, True),
+        (900, Codec.NONE, {"wants_every_record_checked": True}, False),
+        (2_000, Codec.NONE, {"wants_every_record_checked": True}, True),
+        (2_000, Codec.NONE, {"timestamp_after_max_ms": 0}, True),  # To say which records are untimely.
+    ],
+)
+def test_what_takes_long_to_validate_is_known_by_its_header(
+    record_count: int, codec: Codec, changes: dict[str, object], is_long: bool
+) -> None:
+    batch = batch_of([(1_000, b"k", b"v" * 10, ()) for _ in range(record_count)], codec=codec)
+    rules = replace(RULES, **changes)  # type: ignore[arg-type]
+    assert is_laborious(batch, rules, now_ms=-(10**15)) is is_long
+
+
+def test_a_cut_batch_does_not_take_long() -> None:
+    rules = replace(RULES, is_compacted=True)
+    assert not is_laborious(bytearray(5), rules, now_ms=0)
+    assert not is_laborious(bytearray(61), rules, now_ms=0)

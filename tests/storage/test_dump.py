@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import crc32c
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -250,3 +251,16 @@ def test_damaged_segment_is_described_to_its_end(data: st.DataObject) -> None:
         row.header.size if isinstance(row, BatchRow) else row.size for row in rows if isinstance(row, BatchRow | Damage)
     ]
     assert sum(sizes) == len(content)
+
+
+@pytest.mark.parametrize("claimed", [1, 99])
+def test_batch_whose_records_are_not_those_of_its_header_has_a_problem(claimed: int) -> None:
+    lying = batch((b"a", b"1"), (b"b", None), timestamp_ms=500)
+    struct.pack_into(">i", lying, 23, claimed - 1)
+    struct.pack_into(">i", lying, 57, claimed)
+    struct.pack_into(">I", lying, 17, crc32c.crc32c(bytes(lying[21:])))
+    (row,) = dump_file(file_name(0, LOG), bytes(lying), with_records=True)
+    assert isinstance(row, BatchRow)
+    assert row.is_valid
+    assert problems([row])
+    assert row.records is None

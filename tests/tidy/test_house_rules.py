@@ -65,6 +65,31 @@ def test_no_tracked_file_names(what: str, pattern: re.Pattern[str]) -> None:
     assert not found, f"{what} is named in:\n" + "\n".join(found)
 
 
+#: Modules that run whatever bytes they are given, and who may use them: the simulated twin of a child process copies as the real one does.
+UNSAFE_LOADERS = {"dill", "jsonpickle", "marshal", "pickle", "shelve", "yaml"}
+MAY_PICKLE = {"simulation/disk_executor.py"}
+
+
+def test_nothing_that_was_read_or_received_is_run() -> None:
+    found = []
+    for path in python_modules("src"):
+        name = str(path.relative_to(SOURCES))
+        for node in ast.walk(ast.parse(path.read_text())):
+            imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            imported += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+            if {each.partition(".")[0] for each in imported} & UNSAFE_LOADERS and name not in MAY_PICKLE:
+                found.append(f"{name}:{node.lineno} imports {imported}")  # type: ignore[attr-defined]  # imports have lines
+            if called in {"eval", "exec", "compile", "__import__"}:
+                found.append(f"{name}:{node.lineno} calls {called}")  # type: ignore[attr-defined]  # so do calls
+    assert not found, "bytes become values through struct, JSON and our own codecs only:\n" + "\n".join(found)
+
+
+def test_nothing_fixes_the_seed_of_hashes() -> None:
+    fixing = [str(path) for path in python_modules("src") if re.search(r"HASHSEED\"?\]?\s*=", path.read_text())]
+    assert not fixing, "texts of strangers are keys of our dictionaries"
+
+
 def test_every_module_says_why_it_exists() -> None:
     silent = [
         str(path.relative_to(ROOT))

@@ -65,7 +65,7 @@ class Waiters(Generic[Key]):
         """Let everyone who waits on `key` look again; a crowd a few at a time, with a look at the world in between."""
         waiting = self._by_key.get(key)
         if waiting:
-            _wake_some(iter(list(waiting)) if len(waiting) > _WOKEN_AT_ONCE else iter(waiting))
+            _wake_some(iter(list(waiting)) if len(waiting) >= _WOKEN_AT_ONCE else iter(waiting))
 
     def wake_all(self) -> None:
         """Let everyone look again."""
