@@ -73,7 +73,9 @@ def converted(message: Any, our_type: type[Any]) -> Any:
     values = {}
     for field in dataclasses.fields(message):
         name = our_name(field)
-        values[name] = _converted_value(getattr(message, field.name), innermost(hints[name]))
+        value = getattr(message, field.name)
+        stays_null = value is None and is_nullable(hints[name])
+        values[name] = None if stays_null else _converted_value(value, innermost(hints[name]))
     return our_type(**values)
 
 

@@ -54,7 +54,7 @@ class DescribeConfigsResource:
 
     resource_type: int
     resource_name: str
-    configuration_keys: tuple[str, ...] | None = None
+    configuration_keys: tuple[str, ...] | None = ()
 
 
 @message
