@@ -94,6 +94,25 @@ def test_records_of_a_topic_that_the_registry_has_lost_are_set_aside_not_deleted
         assert sum(name.startswith("t-0.") and name.endswith("-stray") for name in names) == 1
 
 
+async def mark_for_deletion(store: SimulatedRegistryStore) -> None:
+    registry = store.handle()
+    await registry.open_session()
+    await registry.create("/admin/delete_topics/t")
+    await registry.close()
+
+
+def test_records_of_a_topic_whose_deletion_was_interrupted_go_with_the_next_start() -> None:
+    with SimulatedCluster() as cluster:
+        create_topic(cluster)
+        broker = cluster.brokers[1]
+        cluster.world.run(broker.stop())
+        cluster.world.run(mark_for_deletion(cluster.store))
+        broker.restart()
+        cluster.world.run_for_ms(20_000)
+        assert [name for name in broker.node.disk.listdir("/data") if name.startswith("t-0")] == []
+        create_topic(cluster)
+
+
 def test_a_clean_stop_leaves_nothing_to_recover_and_a_restart_is_an_election() -> None:
     with SimulatedCluster(settings=FLUSHED) as cluster:
         create_topic(cluster)

@@ -68,7 +68,7 @@ class Broker:
             parts.callback(node.replicas.release_readers)
             parts.push_async_callback(node.controller.stop)
             await node.controller.start(config.advertised([bound(listener) for listener in listeners]))
-            node.replicas.set_aside_strays()
+            node.replicas.set_aside_strays(node.metadata.image.finished_deletions)
             await parts.enter_async_context(Housekeeping(config, self._runtime, node.replicas).running())
             await parts.enter_async_context(LogCleaner(node.live_config, self._runtime, node.replicas).running())
             for listener in listeners:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -304,12 +304,16 @@ class ReplicaManager:
     def _online(self) -> Iterator[LogDirectory]:
         return (directory for directory in self._directories if directory.failure is None)
 
-    def set_aside_strays(self) -> None:
-        """Put logs of topics nobody knows out of sight, but keep them: a lost registry must not cost the records too."""
+    def set_aside_strays(self, deleted: Collection[str]) -> None:
+        """Put logs of topics nobody knows out of sight. Those `deleted` on purpose go; others are kept: a lost registry must not cost records."""
         for directory in self._online():
             for topic_partition in [key for key in directory.logs if key not in self._hosted]:
+                unique = self._runtime.randomness.uuid()
                 try:
-                    path = directory.set_aside_log(topic_partition, unique=self._runtime.randomness.uuid())
+                    if topic_partition.topic in deleted:
+                        directory.delete_log(topic_partition, unique=unique)
+                        continue
+                    path = directory.set_aside_log(topic_partition, unique=unique)
                 except StorageFailure as failure:
                     self.on_directory_failed(directory, failure)
                     break

@@ -19,6 +19,8 @@ from tidelog.cli.plan import Plan
 from tidelog.cli.port_holder import port_holder
 from tidelog.cli.process_log import configure_logging
 from tidelog.config import BrokerConfig, ConfigError, without_effect
+from tidelog.controller import MalformedNode
+from tidelog.controller.reign import ControllerElsewhere
 from tidelog.controller.service import BrokerIdTaken
 from tidelog.registry import RegistryUnavailable
 from tidelog.registry.sqlite import SqliteRegistry
@@ -31,7 +33,15 @@ STOP_WITHIN_S: Final = 2.7  # three seconds are promised; the rest is for the in
 
 logger = logging.getLogger(__name__)
 
-_WORLD: Final = (NetworkFailure, StorageFailure, WrongDirectory, RegistryUnavailable, BrokerIdTaken)
+_WORLD: Final = (
+    NetworkFailure,
+    StorageFailure,
+    WrongDirectory,
+    RegistryUnavailable,
+    BrokerIdTaken,
+    ControllerElsewhere,
+    MalformedNode,
+)
 """What may keep a broker from serving without being a bug."""
 
 Announce = Callable[[str, Plan], None]

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     plan = plan_from(options)
-    had_data = any((Path(directory.strip()) / _SIGN_OF_USE).exists() for directory in plan.data.split(","))
+    had_data = any(map(_is_used, plan.data.split(",")))
     from tidelog.cli.serving import serve
 
     def announce(bootstrap: str, plan: Plan) -> None:
@@ -89,6 +89,13 @@ def _serve(options: argparse.Namespace) -> int:
         sys.stdout.flush()
 
     return serve(plan, announce=announce)
+
+
+def _is_used(directory: str) -> bool:
+    try:
+        return (Path(directory.strip()) / _SIGN_OF_USE).exists()
+    except OSError:
+        return False  # The broker will say what is wrong with it.
 
 
 def plan_from(options: argparse.Namespace) -> Plan:

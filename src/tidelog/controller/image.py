@@ -75,6 +75,7 @@ class ClusterImage:
     brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # altered settings, by broker id
+    finished_deletions: frozenset[str] = frozenset()  # marked when this reign began; their logs may still lie about
 
     def layers_of(self, static: BrokerConfig) -> ConfigLayers:
         """The settings of the broker that was started with `static`, with what was altered since."""

@@ -85,7 +85,8 @@ class Reign:
 
     async def load(self, cluster_id: str, randomness: Randomness) -> ClusterImage:
         """Read everything, and complete what a former controller left half written."""
-        for name in await self._registry.children(layout.DELETIONS):
+        marked = await self._registry.children(layout.DELETIONS)
+        for name in marked:
             await self.delete_marked_topic(name)
         image = ClusterImage(
             cluster_id=cluster_id,
@@ -93,6 +94,7 @@ class Reign:
             controller_epoch=self.epoch,
             brokers=brokers_of(await self._brokers()),
             broker_configs=await self._broker_configs(),
+            finished_deletions=frozenset(marked),
         )
         names = await self._registry.children(layout.TOPICS)
         await self._delete_orphaned_configs(names)
