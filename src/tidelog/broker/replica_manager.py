@@ -17,17 +17,16 @@ from typing import NamedTuple
 from tidelog.broker.checkpointer import DirectoryCheckpointer
 from tidelog.broker.flusher import DirectoryFlusher, perform_all
 from tidelog.broker.log_directories import open_directories
+from tidelog.broker.validation import BatchValidation, writable
 from tidelog.broker.waiters import Waiters
 from tidelog.config import BrokerConfig, LogConfig
 from tidelog.model import (
-    NO_LEADER_EPOCH,
     Acks,
     ApiError,
     ErrorCode,
     Offset,
     TopicId,
     TopicPartition,
-    invariant,
 )
 from tidelog.partition import (
     FlushWanted,
@@ -38,7 +37,7 @@ from tidelog.partition import (
     Partition,
     PartitionEvent,
 )
-from tidelog.records import Validated, is_laborious, validate_produced
+from tidelog.records import Validated
 from tidelog.runtime import DiskFull, Runtime, StorageFailure
 from tidelog.runtime.disk import Buffer
 from tidelog.runtime.logs import fields
@@ -81,7 +80,7 @@ class ReplicaManager:
         self.produce_waiters: Waiters[TopicPartition] = Waiters()
         self.fetch_waiters: Waiters[TopicPartition] = Waiters()
         self.all_directories_failed = asyncio.Event()
-        self._validating = asyncio.Lock()
+        self.validation = BatchValidation(runtime, self.partition)
         self._bytes_in = runtime.metrics.counter("kafka_server_brokertopicmetrics_bytesin_total")
 
     @asynccontextmanager
@@ -169,7 +168,7 @@ class ReplicaManager:
         hosted = self._require(topic_partition)
         try:
             appended, events = hosted.partition.append_as_leader(
-                _writable(batch),
+                writable(batch),
                 acks=acks,
                 produce_version=produce_version,
                 now_ms=self._runtime.clock.wall_ms(),
@@ -181,26 +180,6 @@ class ReplicaManager:
         self._bytes_in.add(len(batch))
         self._perform(hosted, events)
         return hosted.partition, appended
-
-    def is_laborious(self, topic_partition: TopicPartition, batch: Buffer, *, produce_version: int) -> bool:
-        """Whether validating the batch would hold the loop for too long."""
-        hosted = self._hosted.get(topic_partition)
-        if hosted is None:
-            return False
-        return is_laborious(batch, hosted.partition.produce_rules(produce_version), self._runtime.clock.wall_ms())
-
-    async def validate(self, topic_partition: TopicPartition, batch: Buffer, *, produce_version: int) -> Validated:
-        """Validate a batch in a thread, one at a time, so that memory for what it expands to is needed once. Raises ApiError."""
-        hosted = self._require(topic_partition)
-        hosted.partition.check_leader_epoch(NO_LEADER_EPOCH)
-        async with self._validating:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._runtime.disk.threads(hosted.directory.path),
-                validate_produced,
-                _writable(batch),
-                hosted.partition.produce_rules(produce_version),
-                self._runtime.clock.wall_ms(),
-            )
 
     def want_flush(self, partition: Partition) -> None:
         """Flush the partition soon, because its time has come."""
@@ -390,8 +369,3 @@ class ReplicaManager:
                 self._wake(topic_partition)
         if not any(True for _ in self._online()):
             self.all_directories_failed.set()
-
-
-def _writable(batch: Buffer) -> bytearray | memoryview:
-    invariant(not isinstance(batch, bytes), "a batch is stamped in place, so its frame is writable")
-    return batch  # type: ignore[return-value]  # the invariant above

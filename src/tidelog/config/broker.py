@@ -93,8 +93,7 @@ class BrokerConfig:
         "Largest request; a connection that sends more is closed.", read_by="broker.broker"
     )
     control_request_max_bytes: int = setting(
-        "tidelog.control.request.max.bytes", integer(1024), "2097152",
-        "Largest request of any API but Produce; a connection that sends more is closed.", read_by="broker.broker"
+        "tidelog.control.request.max.bytes", integer(1024), "2097152", "Largest request of any API but Produce.", read_by="broker.broker"
     )
     socket_send_buffer_bytes: int = setting(
         "socket.send.buffer.bytes", integer(-1), "102400", "SO_SNDBUF of a connection; -1 leaves it to the system.",
@@ -109,12 +108,10 @@ class BrokerConfig:
         unheeded="1024 connections may wait to be accepted"
     )
     queued_requests_max: int = setting(
-        "queued.max.requests", integer(1), "500", "Queued requests at which a connection with a request in work is no longer read.",
-        read_by="broker.broker"
+        "queued.max.requests", integer(1), "500", "Queued requests at which a connection with one in work is not read.", read_by="broker.broker"
     )
     queued_request_max_bytes: int | None = setting(
-        "queued.max.request.bytes", optional_integer(1, none=-1), "134217728",
-        "Bytes of requests in work at which connections are no longer read; -1 sets no bound.", read_by="broker.broker"
+        "queued.max.request.bytes", optional_integer(1, none=-1), "134217728", "Bytes in work at which nobody is read; -1: any.", read_by="broker.broker"
     )
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms", long(1), "600000", "A connection without requests for so long is closed.",
@@ -124,8 +121,7 @@ class BrokerConfig:
         "max.connections", integer(0), str(INT_MAX), "Most connections at a time; one more is closed.", read_by="broker.broker"
     )
     connections_max_per_ip: int = setting(
-        "max.connections.per.ip", integer(0), str(INT_MAX), "Most connections from one address at a time; one more is closed.",
-        read_by="broker.broker"
+        "max.connections.per.ip", integer(0), str(INT_MAX), "Most connections from one address; one more is closed.", read_by="broker.broker"
     )
     request_timeout_ms: int = setting(
         "request.timeout.ms", integer(1), "30000", "How long a broker waits for the answer of another.",
@@ -187,8 +183,7 @@ class BrokerConfig:
         dynamic=True
     )
     produce_validation: str = setting(
-        "tidelog.produce.validation", one_of("header", "full"), "header",
-        "What of a produced batch is checked: its header and checksum, or every record in it too.", read_by="partition.rules"
+        "tidelog.produce.validation", one_of("header", "full"), "header", "Whether every produced record is checked.", read_by="partition.rules"
     )
     log_message_timestamp_type: TimestampType = setting(
         "log.message.timestamp.type", TIMESTAMP_TYPE, "CreateTime",

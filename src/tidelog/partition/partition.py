@@ -33,7 +33,7 @@ from tidelog.partition.events import (
     PartitionEvent,
 )
 from tidelog.partition.rules import TopicRules
-from tidelog.records import CorruptBatch, ProduceRules, Validated, validate_produced
+from tidelog.records import CorruptBatch, Validated, validate_produced
 from tidelog.storage import AbortedTransaction, Appended, Flush, PartitionLog
 from tidelog.storage.span import bytes_between
 
@@ -71,7 +71,8 @@ class Partition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self._epoch_start_offset: Offset = 0  # The log end when this replica was last elected.
         self._is_offline = False
-        self._rules = TopicRules(log.config)
+        self.rules = TopicRules(log.config)
+        """What produced batches must obey, for those who validate them elsewhere."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -121,7 +122,7 @@ class Partition:
     def reconfigure(self, config: LogConfig) -> None:
         """Apply changed topic settings."""
         self.log.reconfigure(config)
-        self._rules = TopicRules(config)
+        self.rules = TopicRules(config)
 
     def step_down(self) -> None:
         """Lead no longer, because the topic is deleted; whoever waits here is told to look for another leader."""
@@ -132,10 +133,6 @@ class Partition:
         self._is_offline = True
 
     # Writing.
-
-    def produce_rules(self, produce_version: int) -> ProduceRules:
-        """What batches sent in this version must obey, for those who validate them elsewhere."""
-        return self._rules.for_version(produce_version)
 
     def append_as_leader(
         self,
@@ -151,7 +148,7 @@ class Partition:
         if acks is Acks.ALL and len(leadership.isr) < self._min_isr(leadership):
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"in-sync replicas: {list(leadership.isr)}")
         if validated is None:
-            validated = validate_produced(batch, self._rules.for_version(produce_version), now_ms)
+            validated = validate_produced(batch, self.rules.for_version(produce_version), now_ms)
         appended = self.log.append_as_leader(validated.batch, leader_epoch=leadership.leader_epoch, now_ms=now_ms)
         events: list[PartitionEvent] = [] if appended.is_duplicate else [LogEndAdvanced(self.log.log_end_offset)]
         return appended, events + self._consequences()

@@ -129,7 +129,7 @@ class RealDisk:
     """Files of this machine. Pickles without its executors and open files, so that the child process can be given one."""
 
     def __init__(self) -> None:
-        self._files: dict[str, weakref.WeakSet[RealFile]] = {}
+        self._files: dict[str, dict[str, weakref.WeakSet[RealFile]]] = {}  # Open ones by directory and name.
         self._files_guard = threading.Lock()  # Log directory threads rename and close while the loop opens.
         self._threads: dict[str, ThreadPoolExecutor] = {}
         self._child: ChildProcess | None = None
@@ -147,7 +147,8 @@ class RealDisk:
                 raise OSError(errno.EINVAL, "not a regular file")
         file = RealFile(self, fd, path)
         with self._files_guard:
-            self._files.setdefault(path, weakref.WeakSet()).add(file)
+            directory, name = os.path.split(path)
+            self._files.setdefault(directory, {}).setdefault(name, weakref.WeakSet()).add(file)
         return file
 
     def read(self, path: str) -> bytes:
@@ -210,20 +211,18 @@ class RealDisk:
             os.rename(source, target)
             if source == target:
                 return
-            self._files.pop(target, None)  # What was open there has lost its name.
-            moved = self._files.pop(source, None)
+            self._take(target)  # What was open there has lost its name.
+            moved = self._take(source)
             if moved is not None:
                 self._adopt(target, moved)
             elif os.path.isdir(target):
-                below = [path for path in self._files if path.startswith(source + "/")]
-                for path in below:
-                    self._adopt(target + path.removeprefix(source), self._files.pop(path))
+                self._move_below(source, target)
 
     def unlink(self, path: str) -> None:
         """Remove a file."""
         with _failing("unlink", path), self._files_guard:
             os.unlink(path)
-            self._files.pop(os.path.normpath(path), None)
+            self._take(os.path.normpath(path))
 
     def rmtree(self, path: str) -> None:
         """Remove a directory with all it holds; one that is gone already is fine."""
@@ -303,16 +302,38 @@ class RealDisk:
     def forget(self, file: RealFile) -> None:
         """The file was closed."""
         with self._files_guard:
-            same_name = self._files.get(file.path)
+            directory, name = os.path.split(file.path)
+            same_name = self._files.get(directory, {}).get(name)
             if same_name is not None:
                 same_name.discard(file)
                 if not same_name:
-                    del self._files[file.path]
+                    self._take(file.path)
+
+    def _take(self, path: str) -> weakref.WeakSet[RealFile] | None:
+        """The open files of this name, which they lose."""
+        directory, name = os.path.split(path)
+        names = self._files.get(directory)
+        if names is None:
+            return None
+        taken = names.pop(name, None)
+        if not names:
+            del self._files[directory]
+        return taken
 
     def _adopt(self, path: str, files: weakref.WeakSet[RealFile]) -> None:
-        self._files[path] = files
+        directory, name = os.path.split(path)
+        self._files.setdefault(directory, {})[name] = files
         for file in files:
             file.renamed(path)
+
+    def _move_below(self, source: str, target: str) -> None:
+        """Give the open files below a renamed directory their new names; costs what lies in it, not what is open elsewhere."""
+        for name, files in self._files.pop(source, {}).items():
+            self._adopt(f"{target}/{name}", files)
+        with os.scandir(target) as entries:
+            below = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for name in below:
+            self._move_below(f"{source}/{name}", f"{target}/{name}")
 
     def _mode(self, path: str) -> int | None:
         with _failing("stat", path):

@@ -102,7 +102,7 @@ def _is_laborious(node: Node, context: RequestContext, topic: TopicProduceData, 
     except ApiError:
         return False
     partition = TopicPartition(name, data.index)
-    return node.replicas.is_laborious(partition, data.records or b"", produce_version=context.version)
+    return node.replicas.validation.is_long_work(partition, data.records or b"", produce_version=context.version)
 
 
 async def _append_in_slices(
@@ -133,7 +133,7 @@ async def _validated(
 ) -> Validated | ApiError:
     try:
         partition = TopicPartition(node.metadata.topic_name(topic.name, topic.topic_id), data.index)
-        return await node.replicas.validate(partition, data.records or b"", produce_version=context.version)
+        return await node.replicas.validation.validate(partition, data.records or b"", produce_version=context.version)
     except ApiError as error:
         return error
 
