@@ -111,11 +111,11 @@ class BrokerConfig:
         "queued.max.requests", integer(1), "500", "Queued requests at which a connection with one in work is not read.", read_by="broker.broker"
     )
     queued_request_max_bytes: int | None = setting(
-        "queued.max.request.bytes", optional_integer(1, none=-1), "134217728", "Bytes in work at which nobody is read; -1: any.", read_by="broker.broker"
+        "queued.max.request.bytes", optional_integer(1, none=-1), "134217728",
+        "Bytes of requests in work at which connections are no longer read; -1 sets no bound.", read_by="broker.broker"
     )
     connections_max_idle_ms: int = setting(
-        "connections.max.idle.ms", long(1), "600000", "A connection without requests for so long is closed.",
-        read_by="broker.broker"
+        "connections.max.idle.ms", long(1), "600000", "A connection without requests for so long is closed.", read_by="broker.broker"
     )
     connections_max: int = setting(
         "max.connections", integer(0), str(INT_MAX), "Most connections at a time; one more is closed.", read_by="broker.broker"
