@@ -65,10 +65,14 @@ class Broker:
             await parts.enter_async_context(node.replicas.running(cluster_id))
             for listener in listeners:
                 await parts.enter_async_context(listener.running())
-            parts.callback(node.replicas.release_readers)
+            parts.callback(node.replicas.fetch_waiters.dismiss)
             parts.push_async_callback(node.controller.stop)
             await node.controller.start(config.advertised([bound(listener) for listener in listeners]))
-            node.replicas.set_aside_strays(node.metadata.image.finished_deletions)
+            node.replicas.placement.set_aside_strays(
+                {partition.topic_partition for partition, _ in node.replicas.partitions()},
+                node.metadata.image.finished_deletions,
+                node.replicas.on_directory_failed,
+            )
             await parts.enter_async_context(Housekeeping(config, self._runtime, node.replicas).running())
             await parts.enter_async_context(LogCleaner(node.live_config, self._runtime, node.replicas).running())
             for listener in listeners:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from tidelog.broker.checkpointer import DirectoryCheckpointer
 from tidelog.broker.flusher import DirectoryFlusher, perform_all
 from tidelog.broker.log_directories import open_directories
+from tidelog.broker.log_placement import LogPlacement
 from tidelog.broker.validation import BatchValidation, writable
 from tidelog.broker.waiters import Waiters
 from tidelog.config import BrokerConfig, LogConfig
@@ -41,7 +42,7 @@ from tidelog.records import Validated
 from tidelog.runtime import DiskFull, Runtime, StorageFailure
 from tidelog.runtime.disk import Buffer
 from tidelog.runtime.logs import fields
-from tidelog.storage import Appended, LogDirectory, PartitionLog
+from tidelog.storage import Appended, LogDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -70,12 +71,12 @@ class ReplicaManager:
         self._config = config
         self._runtime = runtime
         self._directories: list[LogDirectory] = []
+        self.placement = LogPlacement(config, runtime, self._directories)
         self._failed: list[LogDirectory] = []
         self._flushers: dict[str, DirectoryFlusher] = {}
         self._checkpointers: dict[str, DirectoryCheckpointer] = {}
         self._hosted: dict[TopicPartition, _Hosted] = {}
         self._unavailable: dict[TopicPartition, _Wanted] = {}  # Ours, but their logs cannot be had at present.
-        self.is_stopping = False
         self._is_full = False  # Said once; said again when an append has worked in between.
         self.produce_waiters: Waiters[TopicPartition] = Waiters()
         self.fetch_waiters: Waiters[TopicPartition] = Waiters()
@@ -86,12 +87,12 @@ class ReplicaManager:
     @asynccontextmanager
     async def running(self, cluster_id: str) -> AsyncIterator[None]:
         """Open and recover the log directories; flush on demand until the block is left; then close everything cleanly."""
-        self._directories = await open_directories(self._config, self._runtime, cluster_id)
+        self._directories += await open_directories(self._config, self._runtime, cluster_id)
         try:
             async with AsyncExitStack() as flushers:
                 for directory in self._directories:
                     self._checkpointers[directory.path] = DirectoryCheckpointer(
-                        directory, self._runtime.disk, self.high_watermarks
+                        directory, self._runtime.disk, self._high_watermarks
                     )
                     self._flushers[directory.path] = self._flusher(directory)
                     await flushers.enter_async_context(self._flushers[directory.path].running())
@@ -121,7 +122,7 @@ class ReplicaManager:
         loop, threads = asyncio.get_running_loop(), self._runtime.disk.threads(directory.path)
         flushes = await loop.run_in_executor(threads, directory.start_closing)
         await perform_all(threads, flushes.values())
-        await loop.run_in_executor(threads, directory.finish_closing, flushes, self.high_watermarks(directory))
+        await loop.run_in_executor(threads, directory.finish_closing, flushes, self._high_watermarks(directory))
 
     # Looking.
 
@@ -241,7 +242,7 @@ class ReplicaManager:
         logger.info("replica deleted", extra=fields(partition=topic_partition))
 
     def _host(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool) -> _Hosted:
-        directory, log = self._find(topic_partition, topic_id) or self._create(
+        directory, log = self.placement.find(topic_partition, topic_id) or self.placement.create(
             topic_partition, topic_id, config, is_new=is_new
         )
         checkpoint = directory.high_watermarks.get(topic_partition, 0)
@@ -250,55 +251,7 @@ class ReplicaManager:
         self._hosted[topic_partition] = hosted
         return hosted
 
-    def _find(self, topic_partition: TopicPartition, topic_id: TopicId) -> tuple[LogDirectory, PartitionLog] | None:
-        for directory in self._online():
-            log = directory.logs.get(topic_partition)
-            if log is None:
-                continue
-            if log.topic_id is None:
-                log.keep_topic_id(topic_id)
-            if log.topic_id == topic_id:
-                return directory, log
-            # A topic of the same name was deleted and made anew while this broker was away (KIP-516).
-            directory.delete_log(topic_partition, unique=self._runtime.randomness.uuid())
-        return None
-
-    def _create(
-        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool
-    ) -> tuple[LogDirectory, PartitionLog]:
-        """Begin a log. One that may lie in a directory that is offline is not begun anew: its records would be gone, and come back later."""
-        online = list(self._online())
-        if not is_new and len(online) < len(self._config.log_dirs):
-            raise StorageFailure("find", str(topic_partition), "it may lie in a log directory that is offline")
-        directory = self._roomiest()
-        now_ms = self._runtime.clock.wall_ms()
-        return directory, directory.open_log(topic_partition, config, now_ms=now_ms, topic_id=topic_id)
-
-    def _roomiest(self) -> LogDirectory:
-        online = list(self._online())
-        if not online:
-            raise StorageFailure("create", "log.dirs", "every log directory has failed")
-        return min(online, key=lambda directory: len(directory.logs))
-
-    def _online(self) -> Iterator[LogDirectory]:
-        return (directory for directory in self._directories if directory.failure is None)
-
-    def set_aside_strays(self, deleted: Collection[str]) -> None:
-        """Put logs of topics nobody knows out of sight. Those `deleted` on purpose go; others are kept: a lost registry must not cost records."""
-        for directory in self._online():
-            for topic_partition in [key for key in directory.logs if key not in self._hosted]:
-                unique = self._runtime.randomness.uuid()
-                try:
-                    if topic_partition.topic in deleted:
-                        directory.delete_log(topic_partition, unique=unique)
-                        continue
-                    path = directory.set_aside_log(topic_partition, unique=unique)
-                except StorageFailure as failure:
-                    self.on_directory_failed(directory, failure)
-                    break
-                logger.warning("log of an unknown topic set aside", extra=fields(partition=topic_partition, path=path))
-
-    def high_watermarks(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
+    def _high_watermarks(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
         """How far each partition on a directory is committed, for its checkpoint."""
         return {
             key: hosted.partition.high_watermark
@@ -333,11 +286,6 @@ class ReplicaManager:
         self.produce_waiters.wake(topic_partition)
         self.fetch_waiters.wake(topic_partition)
 
-    def release_readers(self) -> None:
-        """The broker is leaving: fetches that wait for records are answered with what there is."""
-        self.is_stopping = True
-        self.fetch_waiters.wake_all()
-
     # Failing.
 
     def storage_error(self, topic_partition: TopicPartition, failure: StorageFailure) -> ApiError:
@@ -367,5 +315,5 @@ class ReplicaManager:
             if hosted.directory is directory:
                 hosted.partition.go_offline()
                 self._wake(topic_partition)
-        if not any(True for _ in self._online()):
+        if not any(True for _ in self.placement.online()):
             self.all_directories_failed.set()

@@ -55,6 +55,7 @@ class Waiters(Generic[Key]):
     def __init__(self) -> None:
         self._by_key: dict[Key, dict[Waiter, None]] = {}
         self.count = 0
+        self.is_dismissed = False
 
     @property
     def is_empty(self) -> bool:
@@ -67,8 +68,9 @@ class Waiters(Generic[Key]):
         if waiting:
             _wake_some(iter(list(waiting)) if len(waiting) >= _WOKEN_AT_ONCE else iter(waiting))
 
-    def wake_all(self) -> None:
-        """Let everyone look again."""
+    def dismiss(self) -> None:
+        """The broker is leaving: nobody is to wait any longer, now or later."""
+        self.is_dismissed = True
         for key in list(self._by_key):
             self.wake(key)
 

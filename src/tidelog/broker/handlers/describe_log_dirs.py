@@ -66,7 +66,11 @@ def _space(disk: Disk, path: str) -> tuple[int, int]:
 def _topics(
     node: Node, directory: LogDirectory, wanted: set[TopicPartition] | None
 ) -> tuple[DescribeLogDirsTopic, ...]:
-    high_watermarks = node.replicas.high_watermarks(directory)
+    high_watermarks = {
+        partition.topic_partition: partition.high_watermark
+        for partition, home in node.replicas.partitions()
+        if home is directory
+    }
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
     for key, log in sorted(directory.logs.items()):
         if wanted is None or key in wanted:

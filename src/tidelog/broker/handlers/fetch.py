@@ -239,7 +239,7 @@ class _Fetch:
                 continue  # A topic that is gone is an error worth reading, not worth waiting on.
 
     def _is_over(self) -> bool:
-        return self._left_s() <= 0 or self._node.replicas.is_stopping
+        return self._left_s() <= 0 or self._node.replicas.fetch_waiters.is_dismissed
 
     def _left_s(self) -> float:
         return max(self._deadline_ms - self._node.runtime.clock.monotonic_ms(), 0) / 1000
