@@ -42,9 +42,14 @@ def every_text_being(name: str) -> Iterator[None]:
         fuzzer.SAMPLES[str] = before
 
 
+def names_outside(victim: Victim) -> set[str]:
+    """Everything around the log directory, and not its own files."""
+    return {str(path) for place in (victim.data, victim.data.parent) for path in place.iterdir()}
+
+
 @pytest.mark.parametrize("name", EVIL_NAMES, ids=lambda name: repr(name[:12]))
 def test_no_name_at_any_api_becomes_a_path(victim: Victim, name: str) -> None:
-    outside = {path.name for path in victim.data.parent.iterdir()}
+    outside = names_outside(victim)
     chance = SimulatedRandomness(f"names/{name[:20]}")
     with every_text_being(name):
         for case in OLDEST_AND_NEWEST:
@@ -52,9 +57,13 @@ def test_no_name_at_any_api_becomes_a_path(victim: Victim, name: str) -> None:
             with victim.connect() as client:
                 client.send_bytes(len(frame).to_bytes(4, "big") + frame)
                 client.hears_or_is_closed()
+    wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    with victim.connect() as client:
+        (created,) = client.ask(CreateTopicsRequest(topics=(wanted,), timeout_ms=1000), 7).topics
+    assert created.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
     made = [path.name for path in victim.process.log_dir.iterdir() if path.is_dir()]
     assert all(re.fullmatch(r"[a-zA-Z0-9._-]{1,249}-\d+(\.[0-9a-f]{32}-(delete|stray))?", each) for each in made), made
-    assert {path.name for path in victim.data.parent.iterdir()} == outside
+    assert names_outside(victim) == outside
     assert "Traceback" not in victim.log, victim.log[-4000:]
     assert victim.serve_within_s() < 5
 

@@ -181,3 +181,24 @@ def test_a_client_that_never_reads_its_answers_is_sent_away() -> None:
             assert listener.connection_count == 0
 
     tell(story)
+
+
+def test_a_heap_of_small_requests_is_served_a_few_at_a_time() -> None:
+    async def story(runtime: Runtime) -> None:
+        served = 0
+        served_in_one_go: list[int] = []
+
+        def handle(_number: int) -> ApiVersionsResponse:
+            nonlocal served
+            if served == 0:
+                asyncio.get_running_loop().call_soon(lambda: served_in_one_go.append(served))
+            served += 1
+            return EMPTY
+
+        async with listening(runtime, handle) as (listener, client):
+            client.send(*range(1000))
+            listener.serve()
+            await client.until(lambda: client.answers == list(range(1000)))
+            assert served_in_one_go[0] <= 64
+
+    tell(story)
