@@ -196,8 +196,14 @@ def test_a_heap_of_small_requests_is_served_a_few_at_a_time() -> None:
             return EMPTY
 
         async with listening(runtime, handle) as (listener, client):
-            client.send(*range(1000))
             listener.serve()
+            heap = [
+                b"".join(
+                    encode_request_frame(RequestHeader(ApiKey.API_VERSIONS, 3, number, None), ApiVersionsRequest())
+                )
+                for number in range(1000)
+            ]
+            client.transport.write(b"".join(heap))
             await client.until(lambda: client.answers == list(range(1000)))
             assert served_in_one_go[0] <= 64
 
