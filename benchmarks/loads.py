@@ -45,7 +45,7 @@ class Scale:
     """How much is done per run."""
 
     throughput_bytes: int = 400 * MEGABYTE
-    record_bytes: int = 10_000
+    record_bytes: int = 1_000
     batch_bytes: int = 1_000_000
     request_count: int = 5_000
 
@@ -54,13 +54,13 @@ Load = Callable[[Target, str, Scale], list[Reading]]
 
 
 def large_batches(target: Target, topic: str, scale: Scale) -> list[Reading]:
-    """Records of 10 kB in batches of up to 1 MB: the friendliest load, in which a broker only moves bytes."""
+    """Records of 1 kB in batches of up to 1 MB: the friendliest load, in which a broker only moves bytes."""
     return _throughput(target, topic, scale)
 
 
 def small_batches(target: Target, topic: str, scale: Scale) -> list[Reading]:
     """Records of 1 kB in batches of up to 16 kB, Kafka's default: what a broker does per batch and per request counts."""
-    small = replace(scale, throughput_bytes=scale.throughput_bytes // 8, record_bytes=1_000, batch_bytes=16_384)
+    small = replace(scale, throughput_bytes=scale.throughput_bytes // 4, batch_bytes=16_384)
     return _throughput(target, topic, small)
 
 

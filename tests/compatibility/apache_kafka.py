@@ -86,12 +86,21 @@ def dump_log(*files: Path, deep: bool = False) -> str:
     return run_tool("org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files)))
 
 
+def restarted(directory: Path) -> RunningProcess:
+    """The broker that lived in `directory`, started again on its data."""
+    config = directory / "server.properties"
+    process = RunningProcess(_broker_command(config, POM.with_name("log4j2.properties")))
+    listeners = next(line for line in config.read_text().splitlines() if line.startswith("advertised.listeners="))
+    process.bootstrap = listeners.partition("PLAINTEXT://")[2].partition(",")[0]
+    process.wait_for(r"Kafka Server started")
+    return process
+
+
 class KafkaProcess(RunningProcess):
     """A single-node Apache Kafka (KRaft) on the loopback interface, ready to serve."""
 
     def __init__(self, directory: Path, *, properties: dict[str, str] | None = None) -> None:
         port, controller_port = _free_ports(2)
-        self.bootstrap = f"127.0.0.1:{port}"
         self.log_dir = directory / "data"
         config = directory / "server.properties"
         directory.mkdir(parents=True, exist_ok=True)
@@ -108,6 +117,7 @@ class KafkaProcess(RunningProcess):
         )
         logging = POM.with_name("log4j2.properties")
         super().__init__(_broker_command(config, logging))
+        self.bootstrap = f"127.0.0.1:{port}"
         try:
             self.wait_for(r"Kafka Server started")
         except ProcessFailed:

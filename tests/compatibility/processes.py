@@ -36,6 +36,8 @@ class RunningProcess:
         self.command = list(command)
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._last_lines: deque[str] = deque(maxlen=_REMEMBERED_LINES)
+        self.started_s = time.monotonic()
+        self.bootstrap = ""
         self.process = subprocess.Popen(
             self.command,
             stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
