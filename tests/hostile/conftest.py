@@ -17,4 +17,4 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     broker.create("honest")
     with broker.process:
         yield broker
-    assert broker.process.process.returncode == 0, "it stops cleanly after all this"
+    assert broker.process.process.returncode == 0, f"no clean stop after all this:\n{broker.process.output}"
