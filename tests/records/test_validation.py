@@ -25,6 +25,7 @@ from tidelog.records import (
 )
 from tidelog.records.batch import write_batch
 from tidelog.records.record import encode_record
+from tidelog.records.validation import DECODED_RECORDS_MAX
 
 RULES = ProduceRules(max_message_bytes=100_000, segment_bytes=1_000_000)
 COMPACTED = replace(RULES, is_compacted=True)
@@ -343,3 +344,10 @@ def test_a_cut_batch_does_not_take_long() -> None:
     rules = replace(RULES, is_compacted=True)
     assert not is_laborious(bytearray(5), rules, now_ms=0)
     assert not is_laborious(bytearray(61), rules, now_ms=0)
+
+
+def test_more_records_than_are_looked_at_are_too_large_before_anything_is_expanded() -> None:
+    count = DECODED_RECORDS_MAX + 1
+    batch = with_header(record_count=count, last_offset_delta=count - 1)
+    assert refusal(batch, replace(RULES, is_compacted=True)).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert validate_produced(batch, RULES, NOW).header.record_count == count

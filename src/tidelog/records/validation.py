@@ -35,6 +35,11 @@ RECORD_ERRORS_MAX: Final = 1000
 """Most record errors one answer lists; of a million records without keys only the first ones are named."""
 
 
+DECODED_RECORDS_MAX: Final = 500_000
+"""Most records of a batch that is looked into: a second's work, so that a broker that stops need not wait longer for it.
+Producers split a batch that is too large."""
+
+
 class RecordError(NamedTuple):
     """Why one record of a batch was refused (Produce v8, KIP-467)."""
 
@@ -214,6 +219,11 @@ def _must_decode(rules: ProduceRules) -> bool:
 def _validate_records(
     batch: bytearray | memoryview, header: BatchHeader, rules: ProduceRules, now_ms: int
 ) -> bytearray | memoryview:
+    if header.record_count > DECODED_RECORDS_MAX:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{header.record_count} records in a batch, where {DECODED_RECORDS_MAX} are looked at",
+        )
     try:
         payload = payload_of(batch, header, max_bytes=rules.decompressed_bytes_max)
         max_timestamp, is_sequential = _check_records(header, payload, rules, now_ms)
