@@ -171,11 +171,10 @@ def test_a_decompression_bomb_costs_neither_memory_nor_the_others_time(
 ) -> None:
     batch = holding(codec, bomb(codec), 1000)
     before = victim.rss_peak_bytes
-    with victim.connect() as client:
+    with victim.connect() as client, victim.answering_others(within_s=0.5):
         answers = [produce(client, topic, bytearray(batch)).error_code for _ in range(3)]
     assert set(answers) <= {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD}
     assert victim.rss_peak_bytes < before + 80 * MEBIBYTE
-    assert "loop was held up" not in victim.log
 
 
 def test_half_a_million_records_in_a_batch_do_not_hold_up_the_others(victim: Victim) -> None:

@@ -138,16 +138,14 @@ def test_one_partition_asked_for_twenty_thousand_times_is_answered_once(victim: 
 
 
 def test_the_widest_requests_do_not_hold_up_the_others(victim: Victim) -> None:
-    before = victim.log.count("loop was held up")
     wide = fetch("honest", *range(19_000))
     looks = tuple(ListOffsetsPartition(partition_index=index, timestamp=NOW_MS) for index in range(19_000))
-    with victim.connect() as client:
+    with victim.connect() as client, victim.answering_others(within_s=0.5):
         client.ask(wide, 12)
         client.ask(ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name="honest", partitions=looks),)), 6)
         names = tuple(MetadataRequestTopic(name=f"nobody-{number}") for number in range(19_000))
         client.ask(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9)
     assert victim.serve_within_s() < 5
-    assert victim.log.count("loop was held up") - before <= 1  # A busy machine may do that once.
 
 
 def test_full_validation_finds_what_a_right_checksum_hides(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -72,6 +74,32 @@ class Victim:
             assert client.ask(MetadataRequest(topics=()), 9).brokers
             assert produce(client, "honest", one_batch()).error_code is ErrorCode.NONE
         return time.monotonic() - before
+
+    @contextmanager
+    def answering_others(self, *, within_s: float) -> Iterator[None]:
+        """Meanwhile another client asks again and again, and never waits longer than this."""
+        slowest = 0.0
+        asked = 0
+        is_over = threading.Event()
+
+        def ask() -> None:
+            nonlocal slowest, asked
+            with self.connect() as other:
+                while not is_over.is_set():
+                    before = time.monotonic()
+                    other.ask(MetadataRequest(topics=()), 9)
+                    slowest = max(slowest, time.monotonic() - before)
+                    asked += 1
+
+        asker = threading.Thread(target=ask)
+        asker.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            asker.join()
+        assert asked > 0
+        assert slowest < within_s, f"the slowest of {asked} answers took {slowest:.3f} s"
 
     def create(self, topic: str, partition_count: int = 1, **configs: str) -> None:
         """Make a topic."""
