@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.storage.support import NOW, PARTITION, SMALL, append, flush, new_disk, open_log, values
+from tidelog.config import LogConfig
+from tidelog.model import TopicPartition
+from tidelog.runtime import StorageFailure
 from tidelog.runtime.real import RealDisk
 from tidelog.simulation.disk import SimulatedDisk
 from tidelog.storage import Opening, PartitionLog
@@ -73,3 +78,13 @@ def test_segment_that_no_flush_has_covered_stays_open() -> None:
     log.on_flushed(work)
     assert log.recovery_point == log.log_end_offset
     assert values(log) == expected
+
+
+def test_s19_a_log_is_not_written_through_a_symbolic_link_in_its_place(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "t-0").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StorageFailure, match="symbolic link"):
+        PartitionLog.open(
+            RealDisk(), str(tmp_path / "t-0"), TopicPartition("t", 0), LogConfig(), now_ms=0, opening=Opening()
+        )
+    assert list((tmp_path / "elsewhere").iterdir()) == []

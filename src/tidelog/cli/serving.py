@@ -27,6 +27,7 @@ from tidelog.registry.sqlite import SqliteRegistry
 from tidelog.runtime import Address, NetworkFailure, StorageFailure
 from tidelog.runtime.logs import fields
 from tidelog.runtime.real import real_runtime
+from tidelog.runtime.watchdog import watch_loop
 from tidelog.storage import WrongDirectory
 
 STOP_WITHIN_S: Final = 2.7  # three seconds are promised; the rest is for the interpreter
@@ -80,7 +81,11 @@ async def _serve(config: BrokerConfig, plan: Plan, announce: Announce) -> None:
         goodbye = _Goodbye(broker.stop)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, goodbye.ask)
-        await broker.run(on_ready=lambda addresses: _ready(addresses, plan, announce))
+        watching = asyncio.get_running_loop().create_task(watch_loop(runtime.clock, runtime.metrics))
+        try:
+            await broker.run(on_ready=lambda addresses: _ready(addresses, plan, announce))
+        finally:
+            watching.cancel()
     finally:
         runtime.disk.close()
 

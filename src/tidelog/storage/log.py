@@ -38,6 +38,10 @@ class PartitionLog(AppendableLog, ReadableLog):
         files = OpenFiles(disk) if opening.files is None else opening.files
         try:
             disk.mkdir(directory)
+            if not disk.is_dir(directory):
+                raise StorageFailure(
+                    "open", directory, "it is a symbolic link; a log is written only where we made its directory"
+                )
             metadata = None if opening.topic_id is None else keep_topic_id(disk, directory, opening.topic_id)
             loaded = load_log(files, directory, config, opening, now_ms)
         except StorageFailure as failure:
