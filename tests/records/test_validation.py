@@ -19,6 +19,7 @@ from tidelog.records import (
     RecordError,
     crc_holds,
     is_laborious,
+    is_small,
     read_header,
     read_records,
     validate_produced,
@@ -351,3 +352,17 @@ def test_more_records_than_are_looked_at_are_too_large_before_anything_is_expand
     batch = with_header(record_count=count, last_offset_delta=count - 1)
     assert refusal(batch, replace(RULES, is_compacted=True)).code is ErrorCode.MESSAGE_TOO_LARGE
     assert validate_produced(batch, RULES, NOW).header.record_count == count
+
+
+def test_a_batch_is_small_by_its_bytes_and_by_the_records_it_claims() -> None:
+    assert is_small(built(b"v"))
+    assert not is_small(built(bytes(5_000)))
+    assert not is_small(built(*[b""] * 1_001, codec=Codec.GZIP))
+    assert not is_small(bytearray(5))
+
+
+def built(*values: bytes, codec: Codec = Codec.NONE) -> bytearray:
+    builder = RecordBatchBuilder(codec=codec)
+    for value in values:
+        builder.append(timestamp_ms=0, key=None, value=value)
+    return builder.build()

@@ -149,7 +149,9 @@ class Partition:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"in-sync replicas: {list(leadership.isr)}")
         if validated is None:
             validated = validate_produced(batch, self.rules.for_version(produce_version), now_ms)
-        appended = self.log.append_as_leader(validated.batch, leader_epoch=leadership.leader_epoch, now_ms=now_ms)
+        appended = self.log.append_as_leader(
+            validated.batch, leader_epoch=leadership.leader_epoch, now_ms=now_ms, header=validated.header
+        )
         events: list[PartitionEvent] = [] if appended.is_duplicate else [LogEndAdvanced(self.log.log_end_offset)]
         return appended, events + self._consequences()
 

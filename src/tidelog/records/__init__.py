@@ -22,6 +22,7 @@ from tidelog.records.validation import (
     RecordError,
     Validated,
     is_laborious,
+    is_small,
     validate_produced,
 )
 
@@ -46,6 +47,7 @@ __all__ = [
     "decompress",
     "headers",
     "is_laborious",
+    "is_small",
     "read_header",
     "read_marker",
     "read_records",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.model import NO_PRODUCER_ID, NO_TIMESTAMP, ApiError, ErrorCode, TimestampType
@@ -112,6 +113,14 @@ def validate_produced(batch: bytearray | memoryview, rules: ProduceRules, now_ms
     return Validated(batch, header, append_time_ms)
 
 
+def is_small(batch: Buffer) -> bool:
+    """Whether validating a batch cannot take long, whatever its topic asks for; saves asking."""
+    return (
+        HEADER_SIZE <= len(batch) <= _COMPRESSED_BYTES_AT_ONCE
+        and _RECORD_COUNT.unpack_from(batch, _RECORD_COUNT_AT)[0] <= _RECORDS_AT_ONCE
+    )
+
+
 def is_laborious(batch: Buffer, rules: ProduceRules, now_ms: int) -> bool:
     """Whether `validate_produced` may take longer than an event loop may be held, judged by the header alone."""
     if len(batch) < HEADER_SIZE:
@@ -136,6 +145,8 @@ _COMPRESSED_BYTES_AT_ONCE: Final = 4 << 10
 _DECOMPRESSED_BYTES_FLOOR: Final = 16 << 20
 _DECOMPRESSED_BYTES_CAP: Final = 256 << 20
 _MAGIC_AT: Final = 16
+_RECORD_COUNT: Final = Struct(">i")
+_RECORD_COUNT_AT: Final = 57
 
 
 def _single_batch(batch: Buffer) -> BatchHeader:

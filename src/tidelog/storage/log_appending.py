@@ -30,12 +30,16 @@ class AppendableLog(ShapeableLog):
         leader_epoch: LeaderEpoch,
         now_ms: TimestampMs,
         origin: Origin = Origin.CLIENT,
+        header: BatchHeader | None = None,
     ) -> Appended:
         """Give a validated batch the next offsets, in place, and write it; a retry of a known batch gets the old offsets and writes nothing.
 
+        Whoever validated it may pass on the `header` he has read.
+
         Raises ApiError where the producer's state says no, DiskFull (the log is as before), StorageFailure.
         """
-        header = read_header(batch)
+        if header is None:
+            header = read_header(batch)
         invariant(header.length + LENGTH_OVERHEAD == len(batch), "a leader appends one whole batch")
         marker: Marker | None = None
         if header.producer_id >= 0:

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from tidelog.broker.node import Node
 from tidelog.model import NO_LEADER_EPOCH, NO_OFFSET, Acks, ApiError, ErrorCode, LeaderEpoch, Offset, TopicPartition
 from tidelog.partition import Partition
-from tidelog.records import Validated
+from tidelog.records import Validated, is_small
 from tidelog.records.validation import InvalidRecords
 from tidelog.server import ConnectionRefused, RequestContext
 from tidelog.wire.api import ApiKey
@@ -91,7 +91,7 @@ def _is_long_work(node: Node, context: RequestContext, request: ProduceRequest) 
         partition_count += len(topic.partition_data)
         for data in topic.partition_data:
             byte_count += len(data.records or b"")
-            if _is_laborious(node, context, topic, data):
+            if not is_small(data.records or b"") and _is_laborious(node, context, topic, data):
                 return True
     return byte_count > _BYTES_AT_ONCE or partition_count > _PARTITIONS_AT_ONCE
 
