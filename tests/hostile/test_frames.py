@@ -14,9 +14,11 @@ from tests.wire.fuzzer import damaged, valid_frame
 from tests.wire.oracle import all_cases
 from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.wire.api import ApiKey
+from tidelog.wire.messages.metadata import MetadataRequest
 
 pytestmark = pytest.mark.slow
 PIPELINED = 8
+PARTITION_BYTES = 64 << 10
 GROWTH_MAX = 48 * MEBIBYTE
 
 
@@ -48,14 +50,21 @@ def fuzz(victim: Victim, seed: str, seconds: float) -> int:
     return sent
 
 
+def partitions(victim: Victim) -> int:
+    with victim.connect() as client:
+        return sum(len(topic.partitions) for topic in client.ask(MetadataRequest(topics=None), 9).topics)
+
+
 def check_unharmed(victim: Victim, seed: str, seconds: float) -> None:
     fuzz(victim, f"{seed}/warm", min(seconds, 1))  # The first use of each API makes its codec.
-    before_bytes, before_descriptors = victim.rss_bytes, victim.descriptor_count
+    before_bytes, before_descriptors, before_partitions = victim.rss_bytes, victim.descriptor_count, partitions(victim)
     sent = fuzz(victim, seed, seconds)
-    assert sent > 100 * seconds
+    assert sent > 20 * seconds
     assert victim.serve_within_s() < 5
-    victim.until(lambda: victim.descriptor_count <= before_descriptors + 150)
-    assert victim.rss_bytes < before_bytes + GROWTH_MAX
+    # A damaged request may still be a valid one to make a topic, and topics rightly hold files and memory.
+    made = partitions(victim) - before_partitions
+    victim.until(lambda: victim.descriptor_count <= before_descriptors + 150 + 4 * made)
+    assert victim.rss_bytes < before_bytes + GROWTH_MAX + made * PARTITION_BYTES
     assert "Traceback" not in victim.log, victim.log[-4000:]
     assert len(victim.log) < 4 * MEBIBYTE
 
