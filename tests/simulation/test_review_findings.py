@@ -7,10 +7,8 @@ import asyncio
 import pytest
 
 from tests.simulation.test_broker_disk_faults import try_to_write
-from tests.simulation.workload import FLUSHED, T0, create_topic, delete_topic, keyed, properties, stored
+from tests.simulation.workload import FLUSHED, T0, create_topic, keyed, properties, stored
 from tidelog.client import (
-    Admin,
-    ClientConfig,
     Consumer,
     ConsumerConfig,
     FetchFailed,
@@ -96,26 +94,3 @@ def test_the_death_of_the_compaction_child_costs_one_compaction() -> None:
         cluster.world.run_for_ms(5_000)
         assert cluster.world.trace.text().count("compaction child died") == 1
         assert len(keyed(cluster, end=60)) < 60
-
-
-def test_a_deletion_whose_client_hangs_up_is_carried_out_all_the_same() -> None:
-    async def hang_up(runtime: Runtime) -> None:
-        async with Admin.connect(ClientConfig.from_properties(properties(cluster)), runtime) as admin:
-            deleting = asyncio.get_running_loop().create_task(admin.delete_topics(["t"]))
-            await asyncio.wait([deleting], timeout=cluster.world.faults.below(40) / 10_000)
-            deleting.cancel()
-            await asyncio.wait([deleting])
-
-    async def topics(runtime: Runtime) -> set[str]:
-        async with Admin.connect(ClientConfig.from_properties(properties(cluster)), runtime) as admin:
-            return set(await admin.list_topics())
-
-    for seed in range(10):
-        with SimulatedCluster(seed) as cluster:
-            create_topic(cluster)
-            cluster.tell(hang_up)
-            cluster.world.run_for_ms(1_000)
-            is_gone = "t" not in cluster.tell(topics)
-            assert is_gone == (not cluster.brokers[1].node.disk.exists("/data/t-0")), "both or neither"
-            if not is_gone:
-                delete_topic(cluster, "t")
