@@ -28,6 +28,7 @@ from tidelog.config.kinds import (
     ratio,
 )
 from tidelog.config.listeners import LISTENERS, PLAINTEXT, PROTOCOL_MAP, Listener, without_controller_listeners
+from tidelog.config.replication import HIGH_WATERMARK, ReplicationConfig
 from tidelog.config.settings import Alias, Setting, check_names, setting, settings_of
 from tidelog.config.unheeded import NO_SECURITY, REFUSED, WITHOUT_EFFECT, check_protection
 from tidelog.model import TimestampType
@@ -36,14 +37,13 @@ HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
 GENERATED_BROKER_ID: Final = -1  # "ask the registry for one"; replaced before any room reads it
 
-_ONE_BROKER: Final = "one broker serves a cluster; brokers do not talk to each other yet"
 _WRITTEN_TOGETHER: Final = "written with the high watermarks, every replica.high.watermark.checkpoint.interval.ms"
 
 COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(ReplicationConfig):
     """All settings of one broker. `BrokerConfig()` holds Kafka's defaults."""
 
     # fmt: off
@@ -84,7 +84,8 @@ class BrokerConfig:
     )
     inter_broker_listener_name: str | None = setting(
         "inter.broker.listener.name", optional_text("the name of a listener"), "",
-        "The listener brokers use among themselves; empty takes the first.", unheeded=_ONE_BROKER
+        "The listener brokers use among themselves, and the only one that serves what brokers alone may ask; empty binds one more, on a free port "
+        "of the first listener's host, that clients are never told of.", read_by="broker.inter_broker"
     )
 
     # Connections and requests.
@@ -125,7 +126,7 @@ class BrokerConfig:
     )
     request_timeout_ms: int = setting(
         "request.timeout.ms", integer(1), "30000", "How long a broker waits for the answer of another.",
-        unheeded=_ONE_BROKER
+        read_by="broker.peers"
     )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes", integer(1024), "57671680", "Most bytes of records in one fetch response.", read_by="broker.handlers.fetch"
@@ -309,33 +310,6 @@ class BrokerConfig:
         "log.cleaner.max.compaction.lag.ms", optional_integer(1, none=LONG_MAX), str(LONG_MAX),
         "Records older than this ask for compaction.", read_by="storage.compaction_plan", dynamic=True
     )
-
-    # Replication.
-    replica_lag_time_max_ms: int = setting(
-        "replica.lag.time.max.ms", long(1), "30000", "A follower that has not caught up for so long leaves the ISR.",
-        unheeded=_ONE_BROKER
-    )
-    replica_fetch_max_bytes: int = setting(
-        "replica.fetch.max.bytes", integer(0), "1048576", "Most bytes a follower fetches of one partition.",
-        unheeded=_ONE_BROKER
-    )
-    replica_fetch_response_max_bytes: int = setting(
-        "replica.fetch.response.max.bytes", integer(0), "10485760", "Most bytes of one response to a follower.",
-        unheeded=_ONE_BROKER
-    )
-    replica_fetch_min_bytes: int = setting(
-        "replica.fetch.min.bytes", integer(0), "1", "Bytes a follower's fetch waits for.", unheeded=_ONE_BROKER
-    )
-    replica_fetch_wait_max_ms: int = setting(
-        "replica.fetch.wait.max.ms", integer(0), "500", "Longest wait of a follower's fetch.", unheeded=_ONE_BROKER
-    )
-    replica_fetch_backoff_ms: int = setting(
-        "replica.fetch.backoff.ms", integer(0), "1000", "Pause of a follower after a failed fetch.", unheeded=_ONE_BROKER
-    )
-    replica_high_watermark_checkpoint_interval_ms: int = setting(
-        "replica.high.watermark.checkpoint.interval.ms", long(1), "5000",
-        "How often high watermarks are checkpointed.", read_by="broker.housekeeping"
-    )
     # fmt: on
 
     @classmethod
@@ -347,6 +321,12 @@ class BrokerConfig:
         values = {field: row.read(given) for field, row in BROKER_SETTINGS.items()}
         config = cls(**values)  # type: ignore[arg-type]  # `setting` ties each row's kind to its field's type
         _check_listeners(config)
+        if config.truncation == HIGH_WATERMARK and not config.lab_enable:
+            raise ConfigError(
+                "replication.truncation",
+                HIGH_WATERMARK,
+                "leader-epoch, unless tidelog.lab.enable=true: it loses records",
+            )
         return config
 
     def advertised(self, bound: Iterable[Listener]) -> tuple[Listener, ...]:

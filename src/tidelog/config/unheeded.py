@@ -15,7 +15,7 @@ _ONE_LOOP: Final = "one event loop serves a broker; more cores are used by more 
 _REGISTRY: Final = "coordination lives in the registry"
 _GROUPS: Final = "there are no consumer groups yet"
 _TRANSACTIONS: Final = "there are no transactions yet"
-_REPLICATION: Final = "there is no replication yet"
+_REPLICATION: Final = "a broker has one connection to each leader it follows, and sets no more than its timeout"
 _SHARE_GROUPS: Final = "there are no share groups"
 _STREAMS_GROUPS: Final = "there are no streams groups"
 _TIERED: Final = "all segments are local"
@@ -55,8 +55,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = _each({
     "internal.metadata.max.batch.size.in.bytes metadata.log.dir metadata.log.max.record.bytes.between.snapshots "
     "metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms "
     "metadata.max.retention.bytes metadata.max.retention.ms unstable.feature.versions.enable "
-    "zookeeper.connect zookeeper.connection.timeout.ms zookeeper.session.timeout.ms zookeeper.max.in.flight.requests "
-    "zookeeper.set.acl zookeeper.metadata.migration.enable control.plane.listener.name": _REGISTRY,
+    "zookeeper.max.in.flight.requests zookeeper.set.acl zookeeper.metadata.migration.enable control.plane.listener.name": _REGISTRY,
     "group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms "
     "group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes "
     "group.coordinator.new.enable group.coordinator.rebalance.protocols group.coordinator.threads "
@@ -93,9 +92,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = _each({
     "transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions "
     "transaction.state.log.replication.factor transaction.state.log.segment.bytes transaction.two.phase.commit.enable "
     "transactional.id.expiration.ms": _TRANSACTIONS,
-    "auto.leader.rebalance.enable controlled.shutdown.enable controlled.shutdown.max.retries "
-    "controlled.shutdown.retry.backoff.ms leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage "
-    "num.replica.fetchers replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms "
+    "num.replica.fetchers replica.socket.receive.buffer.bytes "
     "security.inter.broker.protocol socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms "
     "unclean.leader.election.interval.ms": _REPLICATION,
     "alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds "

@@ -7,11 +7,13 @@ The contract is ZooKeeper's, as far as the controller needs it:
 - `czxid` is the number of the transaction that created the node: global, growing, never reused.
 - A parent must exist before its child, and goes after it. Ephemeral nodes have no children and end with their session.
 - A `multi` happens as a whole, in order, or not at all.
+- A watch says that something may have changed, not what: whoever is told reads again. It stays until cancelled, also over lost
+  connections; several changes may be told as one, and no change made after `watch` returned stays untold while the session lives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -84,6 +86,14 @@ class Outcome:
     node: Node | None
 
 
+class Watch(Protocol):
+    """An interest in a node."""
+
+    def cancel(self) -> None:
+        """Nothing more is told; cancelling twice is harmless."""
+        ...
+
+
 class Registry(Protocol):
     """One holder's handle on the tree. Its session begins with `open_session`; before that, and after it expired, calls
     raise SessionExpired. Every call may raise RegistryUnavailable."""
@@ -127,6 +137,17 @@ class Registry(Protocol):
 
     async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
         """All operations or none, in order. Raises the error of the first that fails."""
+        ...
+
+    async def watch(self, path: str, on_change: Callable[[], None]) -> Watch:
+        """Have `on_change` called, on the loop, after the node at `path` came, went or got other data, or its set of children changed.
+
+        The node need not exist. Ends with the session: whoever opens the next one watches again.
+        """
+        ...
+
+    async def ended(self) -> None:
+        """Wait until the session in force is over through no doing of ours: it expired, or the registry says that it did."""
         ...
 
     async def close(self) -> None:
