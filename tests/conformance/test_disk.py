@@ -285,6 +285,11 @@ def test_usable_space_is_part_of_the_total(disk: Disk, directory: str) -> None:
     assert 0 < disk.usable_bytes(directory) <= disk.total_bytes(directory)
 
 
+def test_the_boot_has_one_name_as_long_as_it_lasts(disk: Disk) -> None:
+    assert disk.boot_id()
+    assert disk.boot_id() == disk.boot_id()
+
+
 def test_a_lock_excludes_until_it_is_released(disk: Disk, directory: str) -> None:
     held = disk.lock(f"{directory}/.lock")
     assert held is not None

@@ -327,3 +327,12 @@ def test_the_time_of_a_write_is_the_wall_clock_of_the_node() -> None:
     clock.jump_wall_ms(-3_600_000)
     file.pwrite(0, [b"x"])
     assert disk.mtime_ms("/f") == clock.wall_ms()
+
+
+def test_only_a_power_cut_changes_the_name_of_the_boot() -> None:
+    disk = SimulatedDisk()
+    first = disk.boot_id()
+    disk.crash(lose=Loss.NOTHING)
+    assert disk.boot_id() == first, "a killed process takes no power with it"
+    disk.cut_power()
+    assert disk.boot_id() != first

@@ -143,6 +143,10 @@ class Disk(Protocol):
         """Size of the file system that holds `path`."""
         ...
 
+    def boot_id(self) -> str:
+        """Names the time since the machine was last switched on: under the same name, no unflushed write can have been lost."""
+        ...
+
     def lock(self, path: str) -> DiskLock | None:
         """Take the exclusive lock on a (created) lock file, or None if another process holds it."""
         ...

@@ -20,6 +20,7 @@ from tidelog.runtime.real_child import ChildProcess
 _FILE_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700
 _CHUNKS_MAX: Final = 1024  # IOV_MAX on Linux
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -260,6 +261,11 @@ class RealDisk:
         with _failing("statvfs", path):
             system = os.statvfs(path)
             return system.f_blocks * system.f_frsize
+
+    def boot_id(self) -> str:
+        """The kernel's own name for this boot."""
+        with _failing("read", _BOOT_ID), open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
 
     def lock(self, path: str) -> RealLock | None:
         """Take the exclusive lock on a (created) lock file, or None if another holder, in this process or another, has it."""

@@ -42,6 +42,7 @@ class SimulatedDisk:
         capacity_bytes: int = _CAPACITY_BYTES,
     ) -> None:
         self.thread_latency_ms = (0.2, 5.0)
+        self._power_cut_count = 0
         self.child_latency_ms = (20.0, 500.0)
         self._clock = clock or SimulatedClock()
         self._state = DiskState(self._clock, capacity_bytes)
@@ -211,6 +212,10 @@ class SimulatedDisk:
         self._state.begin("stat", path)
         return self._state.capacity_bytes
 
+    def boot_id(self) -> str:
+        """Changes with every power cut, and with nothing else."""
+        return f"boot-{self._power_cut_count}"
+
     def lock(self, path: str) -> SimulatedLock | None:
         """Take the exclusive lock on a (created) lock file, or None if it is held."""
         path = posixpath.normpath(path)
@@ -238,6 +243,8 @@ class SimulatedDisk:
 
     def crash(self, *, lose: Loss = Loss.ALL, seed: int | None = None) -> None:
         """End the process that used this disk, losing exactly `lose`; with a `seed` the power cut keeps, loses and tears by chance."""
+        if lose is not Loss.NOTHING or seed is not None:
+            self._power_cut_count += 1
         if seed is None:
             self._image.crash(lose)
         else:
@@ -246,6 +253,7 @@ class SimulatedDisk:
 
     def cut_power(self) -> None:
         """Lose, keep and tear what is unflushed as the disk's own stream of chance says."""
+        self._power_cut_count += 1
         self._image.crash_by_chance(self._randomness)
         self._begin_incarnation()
 
