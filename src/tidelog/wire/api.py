@@ -9,7 +9,10 @@ from typing import Final
 from tidelog.wire.definition import Api, ApiKey, Request, Response, VersionRange
 from tidelog.wire.messages import (
     alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
     api_versions,
+    controlled_shutdown,
     create_partitions,
     create_topics,
     delete_records,
@@ -18,16 +21,22 @@ from tidelog.wire.messages import (
     describe_configs,
     describe_log_dirs,
     describe_producers,
+    describe_replicas,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
+    leader_and_isr,
     list_config_resources,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_for_leader_epoch,
     produce,
+    stop_replica,
+    update_metadata,
 )
 
 __all__ = ["API_TABLE", "Api", "ApiKey", "Request", "Response", "VersionRange", "advertised_versions", "api_of"]
@@ -37,6 +46,10 @@ _ROWS: Final = (
     fetch.API,
     list_offsets.API,
     metadata.API,
+    leader_and_isr.API,
+    stop_replica.API,
+    update_metadata.API,
+    controlled_shutdown.API,
     find_coordinator.API,
     api_versions.API,
     create_topics.API,
@@ -48,11 +61,16 @@ _ROWS: Final = (
     alter_configs.API,
     describe_log_dirs.API,
     create_partitions.API,
+    elect_leaders.API,
     incremental_alter_configs.API,
+    alter_partition_reassignments.API,
+    list_partition_reassignments.API,
+    alter_partition.API,
     describe_cluster.API,
     describe_producers.API,
     list_config_resources.API,
     describe_topic_partitions.API,
+    describe_replicas.API,
 )
 
 API_TABLE: Final[Mapping[ApiKey, Api]] = MappingProxyType({row.key: row for row in _ROWS})
@@ -66,9 +84,12 @@ def api_of(request: Request[Response]) -> Api:
     return _BY_REQUEST[type(request)]
 
 
-def advertised_versions(table: Mapping[ApiKey, Api] = API_TABLE) -> tuple[api_versions.ApiVersion, ...]:
-    """The APIs of `table` as ApiVersions lists them."""
+def advertised_versions(
+    table: Mapping[ApiKey, Api] = API_TABLE, *, with_broker_only: bool = False
+) -> tuple[api_versions.ApiVersion, ...]:
+    """The APIs of `table` as ApiVersions lists them: what is only for brokers on their own listener, what is private nowhere."""
     return tuple(
         api_versions.ApiVersion(api_key=row.key, min_version=row.advertised.low, max_version=row.advertised.high)
         for row in table.values()
+        if not row.is_private and (with_broker_only or not row.is_broker_only)
     )

@@ -12,7 +12,7 @@ ResponseT = TypeVar("ResponseT", bound="Response", covariant=True)
 
 
 class ApiKey(enum.IntEnum):
-    """Every request that Kafka has a number for, whether we serve it or not."""
+    """Every request that Kafka has a number for, whether we serve it or not, and at the end those of our own."""
 
     PRODUCE = 0
     FETCH = 1
@@ -107,6 +107,7 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    DESCRIBE_REPLICAS = 30_000  # ours, far from any number that Kafka will give out
 
 
 class Response:
@@ -163,6 +164,9 @@ class Api:
     response: type[Response]
     changes: Mapping[int, str]  # what each version added, for people
     advertised_low: int | None = None  # where ApiVersions claims more than is served; see Produce
+    is_broker_only: bool = False  # spoken between brokers, on the inter-broker listener alone
+    is_private: bool = False  # not of Kafka's protocol: served to those who know of it, advertised to nobody
+    declares_itself: bool = False  # its messages say how they are written (see `schema`), since kio has none
 
     @property
     def name(self) -> str:

@@ -2,7 +2,8 @@
 
 kio has one dataclass tree per API version whose field metadata says everything about the encoding; we have one tree per API. A layout
 joins the two for one version, and making it proves that they fit: every field of that version has a field of ours to live in, and every
-field of ours that is absent from that version, or may be left out, has a default.
+field of ours that is absent from that version, or may be left out, has a default. A message that kio does not have declares its own
+wire types with the words of `schema`, and its layout is read from it alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 
 from tidelog.model import invariant
 from tidelog.wire.definition import Api
+from tidelog.wire.schema import PLAIN_TYPES, KafkaType, Tagged
 
 FIXED_FORMATS: Final = {
     "int8": "b",
@@ -72,6 +74,8 @@ class StructLayout:
 
 def layout_of(api: Api, version: int, message_type: type) -> StructLayout:
     """The layout of the request or response `message_type` in `version`. Imports kio's module of that version on first use."""
+    if api.declares_itself:
+        return declared_layout(message_type, is_flexible=api.is_flexible(version))
     direction = "request" if message_type is api.request else "response"
     module = import_module(f"kio.schema.{api.key.name.lower()}.v{version}.{direction}")
     schema = getattr(module, message_type.__name__)
@@ -92,13 +96,15 @@ def struct_layout(schema: type, message_type: type) -> StructLayout:
     absent = [field for field in ours.values() if field.name not in present]
     for missing in absent:
         invariant(_default(missing) is not MISSING, f"{message_type.__name__}.{missing.name} has a default")
-    return StructLayout(
-        message_type=message_type,
-        is_flexible=bool(vars(schema)["__flexible__"]),
-        fields=tuple(field for field in laid_out if field.tag is None),
-        tagged=tuple(sorted((field for field in laid_out if field.tag is not None), key=lambda field: field.tag or 0)),
-        absent_needed=tuple((field.name, _default(field)) for field in absent if field.metadata.get("needed", False)),
-    )
+    needed = tuple((field.name, _default(field)) for field in absent if field.metadata.get("needed", False))
+    return _struct_of(message_type, laid_out, is_flexible=bool(vars(schema)["__flexible__"]), absent_needed=needed)
+
+
+def declared_layout(message_type: type, *, is_flexible: bool) -> StructLayout:
+    """The layout that the annotations of our own dataclass declare."""
+    hints = typing.get_type_hints(message_type, include_extras=True)
+    laid_out = [_declared_field(field, hints[field.name], is_flexible=is_flexible) for field in fields(message_type)]
+    return _struct_of(message_type, laid_out, is_flexible=is_flexible)
 
 
 def smallest_size(layout: StructLayout) -> int:
@@ -124,6 +130,23 @@ def smallest_element_size(field: FieldLayout, parent: StructLayout) -> int:
     if parent.is_flexible:
         return 1
     return 2 if field.kafka_type == "string" else 4
+
+
+def _struct_of(
+    message_type: type,
+    laid_out: list[FieldLayout],
+    *,
+    is_flexible: bool,
+    absent_needed: tuple[tuple[str, object], ...] = (),
+) -> StructLayout:
+    tagged = [field for field in laid_out if field.tag is not None]
+    return StructLayout(
+        message_type=message_type,
+        is_flexible=is_flexible,
+        fields=tuple(field for field in laid_out if field.tag is None),
+        tagged=tuple(sorted(tagged, key=lambda field: field.tag or 0)),
+        absent_needed=absent_needed,
+    )
 
 
 def _our_name(field: Field[object]) -> str:
@@ -154,6 +177,38 @@ def _field_layout(field: Field[object], ours: Field[object], hint: object) -> Fi
         tag=tag,
         default=default,
     )
+
+
+def _declared_field(field: Field[object], hint: object, *, is_flexible: bool) -> FieldLayout:
+    hint, words = _annotated(hint)
+    inner, is_array, is_nullable = _unwrapped(hint)
+    inner, inner_words = _annotated(inner)
+    words += inner_words
+    kafka_type = next((word.name for word in words if isinstance(word, KafkaType)), PLAIN_TYPES.get(inner))
+    tag = next((word.tag for word in words if isinstance(word, Tagged)), None)
+    default = _default(field)
+    invariant(tag is None or default is not MISSING, f"the tagged field {field.name} has a default")
+    nested = None
+    if kafka_type is None:
+        invariant(isinstance(inner, type) and is_dataclass(inner), f"{field.name} says how it is written")
+        nested = declared_layout(typing.cast("type", inner), is_flexible=is_flexible)
+    return FieldLayout(
+        name=field.name,
+        kafka_type=kafka_type,
+        struct=nested,
+        is_array=is_array,
+        is_nullable=is_nullable,
+        tag=tag,
+        default=default,
+    )
+
+
+def _annotated(hint: object) -> tuple[object, tuple[object, ...]]:
+    """A type and the words that its annotation adds to it."""
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint, ()
+    inner, *words = typing.get_args(hint)
+    return inner, tuple(words)
 
 
 def _default(field: Field[object]) -> object:
