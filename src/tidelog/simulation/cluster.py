@@ -1,29 +1,39 @@
 """Production brokers in a simulated world: the same code that `tidelog up` runs, on simulated disks, network, clock and registry.
 
-with SimulatedCluster(seed=7, settings={"log.flush.interval.messages": "1"}) as cluster:
+with SimulatedCluster(seed=7, brokers=3) as cluster:
     cluster.tell(workload)          # a coroutine function that gets the client's runtime
     cluster.power_cut(1)
     cluster.restart(1)
+    cluster.until(lambda: cluster.state(T0).isr == (1, 2, 3), "the ISR is whole")
+
+While it runs, the checkers look at every replica again and again; what may never happen fails the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from tidelog.broker import Broker
 from tidelog.config import BrokerConfig
-from tidelog.model import BrokerId
+from tidelog.controller import PartitionState
+from tidelog.model import BrokerId, TopicPartition
+from tidelog.partition import Partition
 from tidelog.runtime import Runtime
+from tidelog.simulation.checkers import Checker, InvariantBroken, all_checkers, check
 from tidelog.simulation.loop import OwnedTask
+from tidelog.simulation.observer import Observer, ReplicaView, Snapshot, by_partition
 from tidelog.simulation.registry import SimulatedRegistry, SimulatedRegistryStore
+from tidelog.simulation.registry_view import partition_states
 from tidelog.simulation.world import Node, World
 
 T = TypeVar("T")
 
 PORT: Final = 9092
 LOG_DIR: Final = "/data"
+LOOK_EVERY_MS: Final = 20.0
 
 
 class SimulatedBroker:
@@ -32,6 +42,7 @@ class SimulatedBroker:
     def __init__(
         self, broker_id: BrokerId, node: Node, store: SimulatedRegistryStore, settings: Mapping[str, str]
     ) -> None:
+        self.broker_id = broker_id
         self.node = node
         self._store = store
         self._config = BrokerConfig.from_properties(
@@ -52,6 +63,16 @@ class SimulatedBroker:
         """Where clients find it."""
         return f"{self.node.name}:{PORT}"
 
+    @property
+    def is_controller(self) -> bool:
+        """Whether it believes to be the controller."""
+        return self.broker is not None and self.broker.is_controller
+
+    @property
+    def broker(self) -> Broker | None:
+        """The broker of the process that runs."""
+        return self._broker if self.node.is_running else None
+
     def start(self) -> None:
         """Begin the first process."""
         self._process = self.node.start(self._main)
@@ -70,11 +91,24 @@ class SimulatedBroker:
         self.node.power_cut()
         self._gone()
 
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.node.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.node.resume()
+
     async def stop(self) -> None:
         """Ask it to leave, and wait until it has."""
         if self._broker is not None and self._process is not None:
             self._broker.stop()
             await self._process
+
+    def partitions(self) -> Iterator[Partition]:
+        """Its replicas, as far as it runs and has opened them."""
+        if self.broker is not None:
+            yield from self.broker.partitions()
 
     async def _main(self, runtime: Runtime) -> None:
         self._registry = self._store.handle()
@@ -103,11 +137,16 @@ class SimulatedCluster:
             )
             for broker_id in range(1, brokers + 1)
         }
+        self.checkers: list[Checker] = all_checkers() if brokers > 1 else []
+        self._observer = Observer()
+        self._looking: OwnedTask[None] | None = None
 
     def __enter__(self) -> Self:
         self.world.__enter__()
         for broker in self.brokers.values():
             broker.start()
+        if self.checkers:
+            self._looking = self.world.loop.create_task(self._look())
         return self
 
     def __exit__(
@@ -115,10 +154,11 @@ class SimulatedCluster:
     ) -> None:
         try:
             if error is None:
-                for broker in self.brokers.values():
-                    if broker.node.is_running:
-                        self.world.run(broker.stop())
+                self.look()
+                self._stop()
         finally:
+            if self._looking is not None:
+                self._looking.cancel()
             self.world.__exit__(kind, error, traceback)
 
     @property
@@ -139,3 +179,68 @@ class SimulatedCluster:
             return await task
 
         return self.world.run(watched())
+
+    # Looking.
+
+    def look(self) -> None:
+        """Have every checker look at the cluster as it is now. Raises InvariantBroken."""
+        check(self.checkers, self.snapshot())
+
+    def snapshot(self) -> Snapshot:
+        """All replicas of running brokers, and the registry."""
+        views = [
+            self._observer.view(broker.broker_id, broker.node.incarnation, partition)
+            for broker in self.brokers.values()
+            for partition in broker.partitions()
+        ]
+        return Snapshot(
+            now_ms=self.world.loop.time() * 1000,
+            replicas=by_partition(views),
+            states=partition_states(self.store.tree),
+        )
+
+    def state(self, topic_partition: TopicPartition) -> PartitionState:
+        """Leader and ISR of a partition as the registry has them."""
+        return self.snapshot().states[topic_partition]
+
+    def replica(self, broker_id: BrokerId, topic_partition: TopicPartition) -> ReplicaView | None:
+        """One replica, if its broker runs and has opened it."""
+        views = self.snapshot().replicas.get(topic_partition, ())
+        return next((view for view in views if view.broker_id == broker_id), None)
+
+    def leader(self, topic_partition: TopicPartition) -> SimulatedBroker:
+        """The broker that the registry names as leader."""
+        return self.brokers[self.state(topic_partition).leader]
+
+    @property
+    def controller(self) -> SimulatedBroker | None:
+        """The newest broker that believes to be the controller and runs."""
+        return next((broker for broker in self.brokers.values() if broker.is_controller), None)
+
+    # Waiting.
+
+    def until(self, is_so: Callable[[], bool], what: str, *, within_ms: float = 60_000) -> None:
+        """Let time pass until a fact holds; a fact that does not come in time fails the run."""
+        deadline_ms = self.world.loop.time() * 1000 + within_ms
+        while not is_so():
+            if self.world.loop.time() * 1000 >= deadline_ms:
+                raise TimeoutError(f"not within {within_ms:.0f} ms: {what}")
+            self.world.run_for_ms(5)
+
+    def until_ready(self) -> None:
+        """All brokers whose processes run serve."""
+        running = [broker for broker in self.brokers.values() if broker.node.is_running]
+        self.until(lambda: all(broker.is_ready for broker in running), "every broker is ready")
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_MS / 1000)
+            self.look()
+
+    def _stop(self) -> None:
+        for broker in self.brokers.values():
+            if broker.node.is_running:
+                self.world.run(broker.stop())
+
+
+__all__ = ["InvariantBroken", "SimulatedBroker", "SimulatedCluster"]
