@@ -32,7 +32,9 @@ def test_defaults_are_kafkas() -> None:
 def test_topic_kinds_accept_exactly_what_their_broker_synonyms_accept() -> None:
     by_name = {row.name: row for row in BROKER_SETTINGS.values()}
     for row in TOPIC_SETTINGS.values():
-        assert row.synonym is not None
+        if row.synonym is None:
+            assert row.name.endswith(".replication.throttled.replicas"), "the only ones that no broker setting stands behind"
+            continue
         assert row.kind.accepted == by_name[row.synonym].kind.accepted, row.name
 
 
@@ -86,3 +88,12 @@ def test_effective_settings_say_where_each_value_comes_from() -> None:
     assert (settings["retention.ms"].value, settings["retention.ms"].source) == ("-1", ConfigSource.TOPIC)
     assert (settings["segment.bytes"].value, settings["segment.bytes"].source) == ("1000", ConfigSource.STATIC_BROKER)
     assert (settings["flush.ms"].value, settings["flush.ms"].source) == (str(2**63 - 1), ConfigSource.DEFAULT)
+
+
+def test_throttled_replicas_are_pairs_or_all_or_none() -> None:
+    for text, value in (("", ()), ("*", ("*",)), ("0:1, 1:2", ("0:1", "1:2"))):
+        config = LogConfig.from_properties({"leader.replication.throttled.replicas": text}, BrokerConfig())
+        assert config.leader_throttled_replicas == value
+    for text in ("1", "1:2:3", "*,0:1", "a:b", "0:1,"):
+        with pytest.raises(ConfigError):
+            LogConfig.from_properties({"follower.replication.throttled.replicas": text}, BrokerConfig())

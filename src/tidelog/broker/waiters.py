@@ -3,12 +3,14 @@
 A waiter does not know what it waits for; it is woken and looks again. It is parked before it looks, so that what happens between the look
 and the wait is not missed: a wake is remembered until the next wait. That keeps the conditions (high watermark reached, enough bytes,
 leadership lost) with the handlers that understand them.
+
+Who must know at any time what has changed, parked or not, watches: a watcher is called on every wake with the key that was woken.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
@@ -54,6 +56,7 @@ class Waiters(Generic[Key]):
 
     def __init__(self) -> None:
         self._by_key: dict[Key, dict[Waiter, None]] = {}
+        self._watchers: dict[Key, tuple[Callable[[Key], None], ...]] = {}
         self.count = 0
         self.is_dismissed = False
 
@@ -64,6 +67,8 @@ class Waiters(Generic[Key]):
 
     def wake(self, key: Key) -> None:
         """Let everyone who waits on `key` look again; a crowd a few at a time, with a look at the world in between."""
+        for watcher in self._watchers.get(key, ()):
+            watcher(key)
         waiting = self._by_key.get(key)
         if waiting:
             _wake_some(iter(list(waiting)) if len(waiting) >= _WOKEN_AT_ONCE else iter(waiting))
@@ -73,6 +78,20 @@ class Waiters(Generic[Key]):
         self.is_dismissed = True
         for key in list(self._by_key):
             self.wake(key)
+
+    def watch(self, key: Key, watcher: Callable[[Key], None]) -> None:
+        """Call `watcher` on every wake of `key`; it must not wake anybody here itself. Twice is once."""
+        watchers = self._watchers.get(key, ())
+        if watcher not in watchers:
+            self._watchers[key] = (*watchers, watcher)
+
+    def unwatch(self, key: Key, watcher: Callable[[Key], None]) -> None:
+        """Call it no more; fine where it was not called."""
+        left = tuple(one for one in self._watchers.get(key, ()) if one != watcher)
+        if left:
+            self._watchers[key] = left
+        else:
+            self._watchers.pop(key, None)
 
     @contextmanager
     def parked(self, keys: Collection[Key]) -> Iterator[Waiter]:

@@ -67,7 +67,7 @@ def topic_settings(overrides: Mapping[str, str], layers: ConfigLayers) -> Iterat
     """Every topic-level setting of a topic that has these overrides, by name."""
     for name, row in sorted(TOPIC_SETTINGS.items()):
         own = [Synonym(name, overrides[name], ConfigSource.TOPIC)] if name in overrides else []
-        yield EffectiveSetting(row=row, synonyms=(*own, *_synonyms(_broker_row(row), layers)))
+        yield EffectiveSetting(row=row, synonyms=(*own, *_inherited(row, layers)))
 
 
 def broker_settings(layers: ConfigLayers) -> Iterator[EffectiveSetting]:
@@ -87,8 +87,11 @@ def shared_settings(shared: Mapping[str, str]) -> Iterator[EffectiveSetting]:
             yield EffectiveSetting(row=row, synonyms=(_told(row, altered), default))
 
 
-def _broker_row(row: Setting) -> Setting:
-    return BROKER_SETTINGS[_BROKER_FIELDS[row.synonym or row.name]]
+def _inherited(row: Setting, layers: ConfigLayers) -> Iterator[Synonym]:
+    """What a topic-level setting has where the topic does not say."""
+    if row.synonym is None:
+        return iter([Synonym(row.name, _rendered(row, row.parse(row.default)), ConfigSource.DEFAULT)])
+    return _synonyms(BROKER_SETTINGS[_BROKER_FIELDS[row.synonym]], layers)
 
 
 def _synonyms(row: Setting, layers: ConfigLayers) -> Iterator[Synonym]:

@@ -1,7 +1,8 @@
-"""The settings of a topic's logs: each topic-level name falls back to a broker setting, its synonym."""
+"""The settings of a topic's logs: each topic-level name falls back to a broker setting, its synonym, where it has one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -13,6 +14,7 @@ from tidelog.config.kinds import (
     LONG_MAX,
     TIMESTAMP_TYPE,
     Kind,
+    ValueType,
     integer,
     list_of,
     long,
@@ -20,7 +22,7 @@ from tidelog.config.kinds import (
     optional_integer,
     ratio,
 )
-from tidelog.config.settings import Setting, check_names, declared, settings_of
+from tidelog.config.settings import Setting, check_names, declared, setting, settings_of
 from tidelog.model import TimestampType
 
 T = TypeVar("T")
@@ -45,6 +47,24 @@ def _topic_level(name: str, kind: Kind[T], synonym: str) -> T:
     return declared(row, kind.parse(broker.default))
 
 
+_THROTTLED: Final = re.compile(r"[0-9]{1,10}:[0-9]{1,10}")
+
+
+def _parse_throttled(text: str) -> tuple[str, ...]:
+    chosen = tuple(word.strip() for word in text.split(",")) if text else ()
+    if chosen != ("*",) and not all(_THROTTLED.fullmatch(word) for word in chosen):
+        raise ValueError(text)
+    return chosen
+
+
+THROTTLED_REPLICAS: Final[Kind[tuple[str, ...]]] = Kind(
+    value_type=ValueType.LIST,
+    accepted="empty, *, or a comma-separated list of partition:broker",
+    parse=_parse_throttled,
+    render=",".join,
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """How the logs of one topic behave. `LogConfig()` holds Kafka's defaults."""
@@ -61,8 +81,24 @@ class LogConfig:
     )
     flush_ms: int | None = _topic_level("flush.ms", optional_integer(0, none=LONG_MAX), "log.flush.interval.ms")
     index_interval_bytes: int = _topic_level("index.interval.bytes", integer(0), "log.index.interval.bytes")
+    follower_throttled_replicas: tuple[str, ...] = setting(
+        "follower.replication.throttled.replicas",
+        THROTTLED_REPLICAS,
+        "",
+        "Replicas that follower.replication.throttled.rate holds back until they are in sync.",
+        read_by="broker.replication_quota",
+        dynamic=True,
+    )
     max_compaction_lag_ms: int | None = _topic_level(
         "max.compaction.lag.ms", optional_integer(1, none=LONG_MAX), "log.cleaner.max.compaction.lag.ms"
+    )
+    leader_throttled_replicas: tuple[str, ...] = setting(
+        "leader.replication.throttled.replicas",
+        THROTTLED_REPLICAS,
+        "",
+        "Replicas whose leaders give them no more than leader.replication.throttled.rate until they are in sync.",
+        read_by="broker.replication_quota",
+        dynamic=True,
     )
     max_message_bytes: int = _topic_level("max.message.bytes", integer(0), "message.max.bytes")
     message_timestamp_after_max_ms: int = _topic_level(
@@ -121,7 +157,10 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = {row.name: row for row in _FIELDS
 
 
 def _broker_value(row: Setting, broker: BrokerConfig) -> object:
-    return getattr(broker, _BROKER_FIELDS[row.synonym or row.name])
+    """What a topic that does not say has: its broker's value, or the default where there is no broker setting."""
+    if row.synonym is None:
+        return row.parse(row.default)
+    return getattr(broker, _BROKER_FIELDS[row.synonym])
 
 
 def _check_compaction_lags(config: LogConfig) -> None:
