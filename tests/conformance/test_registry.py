@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
+from tests.conformance.registry_worlds import REGISTRY_WORLDS
+from tests.conformance.registry_worlds import RegistryWorld as World
 from tidelog.registry import (
     ANY,
     DATA_BYTES_MAX,
@@ -28,57 +29,17 @@ from tidelog.registry import (
     SessionExpired,
     Set,
 )
-from tidelog.registry.sqlite import SqliteRegistry
-from tidelog.simulation.loop import SimulatedLoop
-from tidelog.simulation.randomness import SimulatedRandomness
-from tidelog.simulation.registry import SimulatedRegistryStore
-
-T = TypeVar("T")
 
 
-class World:
-    """Handles on one tree, and a loop to use them in."""
-
-    def __init__(
-        self, make: Callable[[], Registry], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    ) -> None:
-        self._make = make
-        self._runner = asyncio.Runner(loop_factory=loop_factory)
-        self._handles: list[Registry] = []
-
-    def handle(self) -> Registry:
-        self._handles.append(self._make())
-        return self._handles[-1]
-
-    def run(self, awaitable: Awaitable[T]) -> T:
-        async def bounded() -> T:
-            async with asyncio.timeout(10):
-                return await awaitable
-
-        return self._runner.run(bounded())
-
-    def close(self) -> None:
-        for handle in self._handles:
-            self.run(handle.close())
-        self._runner.close()
-
-
-@pytest.fixture(params=["sqlite", "simulated"])
+@pytest.fixture(params=REGISTRY_WORLDS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    if request.param == "sqlite":
-        path = str(tmp_path / "registry.sqlite")
-        made = World(lambda: SqliteRegistry(path))
-    else:
-        made = World(SimulatedRegistryStore(SimulatedRandomness(7)).handle, SimulatedLoop)
-    yield made
-    made.close()
+    with REGISTRY_WORLDS[request.param](tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture
 def registry(world: World) -> Registry:
-    handle = world.handle()
-    world.run(handle.open_session())
-    return handle
+    return world.opened()
 
 
 def test_node_begins_at_version_zero_and_holds_its_data(world: World, registry: Registry) -> None:
@@ -272,8 +233,7 @@ def test_empty_multi_does_nothing(world: World, registry: Registry) -> None:
 
 
 def test_what_one_handle_writes_the_other_reads(world: World, registry: Registry) -> None:
-    other = world.handle()
-    world.run(other.open_session())
+    other = world.opened()
     world.run(registry.create("/a", b"1"))
     assert world.run(other.get("/a")).data == b"1"
     world.run(other.set("/a", b"2", version=0))
@@ -282,8 +242,7 @@ def test_what_one_handle_writes_the_other_reads(world: World, registry: Registry
 
 
 def test_of_two_contenders_for_one_node_exactly_one_wins(world: World, registry: Registry) -> None:
-    other = world.handle()
-    world.run(other.open_session())
+    other = world.opened()
     world.run(registry.create("/epoch", b"0"))
 
     async def contend(handle: Registry) -> bool:
@@ -308,8 +267,7 @@ def test_sessions_have_different_numbers(world: World, registry: Registry) -> No
 
 
 def test_ephemeral_node_ends_with_its_session_and_others_stay(world: World, registry: Registry) -> None:
-    other = world.handle()
-    world.run(other.open_session())
+    other = world.opened()
     world.run(registry.create("/mine", ephemeral=True))
     world.run(registry.create("/stays"))
     world.run(other.create("/theirs", ephemeral=True))
@@ -319,8 +277,7 @@ def test_ephemeral_node_ends_with_its_session_and_others_stay(world: World, regi
 
 def test_live_session_survives_the_opening_of_another(world: World, registry: Registry) -> None:
     world.run(registry.create("/mine", ephemeral=True))
-    other = world.handle()
-    world.run(other.open_session())
+    other = world.opened()
     assert world.run(other.get("/mine")).owner == registry.session_id
     assert world.run(registry.exists("/mine"))
 
@@ -338,8 +295,7 @@ def test_ephemeral_node_has_no_children(world: World, registry: Registry) -> Non
 
 
 def test_ephemeral_node_can_be_set_and_deleted_by_others(world: World, registry: Registry) -> None:
-    other = world.handle()
-    world.run(other.open_session())
+    other = world.opened()
     world.run(registry.create("/mine", ephemeral=True))
     world.run(other.set("/mine", b"x"))
     assert world.run(registry.get("/mine")).owner == registry.session_id

@@ -23,6 +23,7 @@ from tidelog.registry.protocol import (
     Registry,
     SessionId,
     Set,
+    Watch,
 )
 
 __all__ = [
@@ -46,4 +47,5 @@ __all__ = [
     "SessionExpired",
     "SessionId",
     "Set",
+    "Watch",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidelog.registry import tree
 from tidelog.registry.errors import NoNode, RegistryError, SessionExpired
@@ -70,13 +70,17 @@ class MemoryTable:
 
 
 class MemoryTree:
-    """The whole registry of a process: transactions are numbered, sessions come and go, a failed multi leaves nothing."""
+    """The whole registry of a process: transactions are numbered, sessions come and go, a failed multi leaves nothing.
 
-    def __init__(self) -> None:
+    `on_touched` is told, after each transaction, the paths whose watchers it concerns.
+    """
+
+    def __init__(self, on_touched: Callable[[Sequence[str]], None] | None = None) -> None:
         self._table = MemoryTable()
         self._zxid = 0
         self._sessions: set[SessionId] = set()
         self._last_session_id = 0
+        self._on_touched = on_touched
 
     def open_session(self) -> SessionId:
         """Begin a session under a number never used before."""
@@ -84,21 +88,31 @@ class MemoryTree:
         self._sessions.add(self._last_session_id)
         return self._last_session_id
 
+    def is_open(self, session_id: SessionId) -> bool:
+        """Whether the session is in force."""
+        return session_id in self._sessions
+
     def expire_session(self, session_id: SessionId) -> list[str]:
         """End a session and return the paths that went with it; one that has ended already is left alone."""
         self._sessions.discard(session_id)
         paths = tree.expire(self._table, session_id)
         self._table.commit()
+        self._tell(tree.touched_by_expiry(paths))
         return paths
 
     def get(self, path: str, *, session_id: SessionId) -> Node:
         """The node at `path`."""
-        self._check_session(path, session_id)
-        tree.check_path(path)
-        node = self._table.find(path)
+        [node] = self.get_many([path], session_id=session_id)
         if node is None:
             raise NoNode(path)
         return node
+
+    def get_many(self, paths: Sequence[str], *, session_id: SessionId) -> list[Node | None]:
+        """The nodes at several paths, None where there is none."""
+        self.check_session(paths[0] if paths else tree.ROOT, session_id)
+        for path in paths:
+            tree.check_path(path)
+        return [self._table.find(path) for path in paths]
 
     def children(self, path: str, *, session_id: SessionId) -> list[str]:
         """The names of the node's children, sorted."""
@@ -107,7 +121,7 @@ class MemoryTree:
 
     def multi(self, operations: Sequence[Operation], *, session_id: SessionId) -> list[Outcome]:
         """All operations or none."""
-        self._check_session(operations[0].path if operations else tree.ROOT, session_id)
+        self.check_session(operations[0].path if operations else tree.ROOT, session_id)
         try:
             outcomes = tree.apply(self._table, operations, session_id=session_id, zxid=self._zxid + 1)
         except RegistryError:
@@ -115,8 +129,14 @@ class MemoryTree:
             raise
         self._table.commit()
         self._zxid += 1
+        self._tell(tree.touched_by(operations, outcomes))
         return outcomes
 
-    def _check_session(self, path: str, session_id: SessionId) -> None:
+    def check_session(self, path: str, session_id: SessionId) -> None:
+        """Raise SessionExpired, in the name of `path`, unless the session is in force."""
         if session_id not in self._sessions:
             raise SessionExpired(path, f"session {session_id} is over")
+
+    def _tell(self, paths: Sequence[str]) -> None:
+        if self._on_touched is not None and paths:
+            self._on_touched(paths)

@@ -82,6 +82,22 @@ def expire(table: NodeTable, session_id: SessionId) -> list[str]:
     return paths
 
 
+def touched_by(operations: Sequence[Operation], outcomes: Sequence[Outcome]) -> list[str]:
+    """The paths whose watchers a multi concerns, each once: nodes that came, went or got data, and the parents of the first two."""
+    paths: dict[str, None] = {}
+    for operation, outcome in zip(operations, outcomes, strict=True):
+        if not isinstance(operation, Check):
+            paths[outcome.path] = None
+        if isinstance(operation, Create | Delete):
+            paths[parent_of(outcome.path)] = None
+    return list(paths)
+
+
+def touched_by_expiry(removed: Sequence[str]) -> list[str]:
+    """The paths whose watchers the end of a session concerns, each once."""
+    return list(dict.fromkeys(path for gone in removed for path in (gone, parent_of(gone))))
+
+
 def _apply_one(table: NodeTable, operation: Operation, session_id: SessionId, zxid: int) -> Outcome:
     check_path(operation.path)
     match operation:

@@ -2,126 +2,290 @@
 
 A write takes effect at one moment between call and answer. A node that dies in between does not know whether it happened; what was answered
 before stays for ever, whoever loses power: the promise of an fsync'ed commit.
+
+A session lives as long as its owner beats. One that is paused, without power or cut off misses its beats and is expired after the timeout;
+one that was killed is found out soon, as a dropped file lock tells. Watches arrive after a seeded delay, in no promised order.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Final, TypeVar
 
-from tidelog.registry.errors import NoNode, RegistryUnavailable, SessionExpired
+from tidelog.registry.errors import RegistryUnavailable, SessionExpired
 from tidelog.registry.memory import MemoryTree
-from tidelog.registry.protocol import ANY, Create, Delete, Node, Operation, Outcome, SessionId, Set
+from tidelog.registry.protocol import ANY, Create, Delete, Node, Operation, Outcome, SessionId, Set, Watch
+from tidelog.registry.tree import check_path
 from tidelog.runtime import Randomness
+from tidelog.simulation.registry_session import (
+    SESSION_TIMEOUT_MS,
+    RegistryTiming,
+    SimulatedSession,
+    SimulatedWatch,
+)
+
+T = TypeVar("T")
+
+_BEATS_PER_TIMEOUT: Final = 4
 
 
 class SimulatedRegistryStore:
-    """What outlives the nodes: the tree, and which sessions belong to the dead."""
+    """What outlives the nodes: the tree and the sessions. Its methods that are no coroutines are the faults to inject."""
 
-    def __init__(self, randomness: Randomness, *, latency_ms_max: float = 2.0) -> None:
-        self.tree = MemoryTree()
-        self.is_available = True  # a fault turns this off: every call then raises RegistryUnavailable
+    def __init__(
+        self,
+        randomness: Randomness,
+        *,
+        latency_ms_max: float = 2.0,
+        session_timeout_ms: float = SESSION_TIMEOUT_MS,
+        timing: RegistryTiming | None = None,
+    ) -> None:
+        self.tree = MemoryTree(self._on_touched)
+        self.timing = timing or RegistryTiming(latency_ms_max=latency_ms_max, session_timeout_ms=session_timeout_ms)
         self._randomness = randomness
-        self._latency_ms_max = latency_ms_max
+        self._context = copy_context()  # the world's own: no node's death or pause touches what is scheduled in it
+        self._sessions: dict[SessionId, SimulatedSession] = {}
         self._orphans: list[SessionId] = []
+        self._cut: set[str] = set()
+        self._held_back: list[tuple[SimulatedSession, Callable[[], None]]] = []  # until their owners can be reached
+        self._is_available = True
         self._writes_until_cut: int | None = None
         self._is_last_write_done = False
+
+    # Faults.
+
+    @property
+    def is_available(self) -> bool:
+        """A fault turns this off: every call then raises RegistryUnavailable, no watch is told, no session expires."""
+        return self._is_available
+
+    @is_available.setter
+    def is_available(self, is_available: bool) -> None:
+        self._is_available = is_available
+        self._let_through()
 
     def cut_after_writes(self, count: int, *, next_write_happens: bool = False) -> None:
         """A fault to come: after `count` more writes the registry is gone. The next one may still happen, unanswered."""
         self._writes_until_cut = count
         self._is_last_write_done = next_write_happens
 
-    def heal(self) -> None:
-        """The registry can be reached again."""
-        self.is_available = True
-        self._writes_until_cut = None
+    def cut(self, node_name: str) -> None:
+        """The handles of one node cannot reach the registry; if that lasts, their sessions expire."""
+        self._cut.add(node_name)
 
-    def handle(self) -> SimulatedRegistry:
+    def heal(self, node_name: str | None = None) -> None:
+        """The registry can be reached again: by that node, or by all."""
+        if node_name is None:
+            self._cut.clear()
+            self._writes_until_cut = None
+            self.is_available = True
+        else:
+            self._cut.discard(node_name)
+            self._let_through()
+
+    def expire(self, session_id: SessionId) -> None:
+        """End a session against its owner's will; one that is over already is left alone."""
+        session = self._forget(session_id)
+        self.tree.expire_session(session_id)
+        if session is not None:
+            self._tell(session, session.end)
+
+    def is_reachable(self, node_name: str) -> bool:
+        """Whether a node's calls arrive."""
+        return self._is_available and node_name not in self._cut
+
+    # For the handles.
+
+    def handle(self, node_name: str = "") -> SimulatedRegistry:
         """A handle for one node."""
-        return SimulatedRegistry(self)
+        return SimulatedRegistry(self, node_name)
 
-    def orphan(self, session_id: SessionId) -> None:
-        """The session's process is dead; it is expired when the next one begins, as with a file on a disk."""
-        self._orphans.append(session_id)
-
-    def open_session(self) -> SessionId:
-        """Expire the sessions of the dead and begin a new one."""
+    def open_session(self, node_name: str) -> SimulatedSession:
+        """Begin a session, for as long as its owner beats."""
         for session_id in self._orphans:
-            self.tree.expire_session(session_id)
+            self.expire(session_id)
         self._orphans.clear()
-        return self.tree.open_session()
+        session = SimulatedSession(
+            id=self.tree.open_session(),
+            node_name=node_name,
+            context=copy_context(),
+            loop=asyncio.get_running_loop(),
+        )
+        self._sessions[session.id] = session
+        self._beat(session)
+        return session
 
-    async def write(self, operations: Sequence[Operation], *, session_id: SessionId) -> list[Outcome]:
+    def end_session(self, session: SimulatedSession) -> None:
+        """The owner lets go of its session; if nobody hears it, the session lapses."""
+        session.fall_silent()
+        if self.is_reachable(session.node_name):
+            self._forget(session.id)
+            self.tree.expire_session(session.id)
+
+    def abandon_session(self, session: SimulatedSession, *, lost_power: bool) -> None:
+        """The owner died. Of a killed process its neighbours learn soon, and the next one that opens a session at once;
+        a machine without power says nothing and misses its beats."""
+        session.fall_silent()
+        if not lost_power:
+            self._orphans.append(session.id)
+            delay_ms = (0.5 + self._randomness.fraction()) * self.timing.kill_detection_ms
+            self._later(session, delay_ms, lambda: self._find_dead(session))
+
+    async def watch(self, path: str, on_change: Callable[[], None], session: SimulatedSession) -> SimulatedWatch:
+        """A round trip that leaves a watch at its far end."""
+        await self.travel(session.node_name)
+        self.tree.check_session(path, session.id)
+        check_path(path)
+        watch = SimulatedWatch(on_change)
+        listening = [other for other in session.watches.get(path, ()) if not other.is_cancelled]
+        session.watches[path] = [*listening, watch]
+        try:
+            await self.travel(session.node_name)
+        except BaseException:
+            watch.cancel()
+            raise
+        return watch
+
+    async def write(self, operations: Sequence[Operation], session: SimulatedSession) -> list[Outcome]:
         """A round trip with a multi at its far end."""
-        await self.travel()
+        await self.travel(session.node_name)
         if self._writes_until_cut == 0:
             if self._is_last_write_done:
-                self.tree.multi(operations, session_id=session_id)
+                self.tree.multi(operations, session_id=session.id)
             self.is_available = False
         elif self._writes_until_cut is not None:
             self._writes_until_cut -= 1
-        outcomes = self.tree.multi(operations, session_id=session_id) if self.is_available else []
-        await self.travel()
+        outcomes = self.tree.multi(operations, session_id=session.id) if self.is_available else []
+        await self.travel(session.node_name)
         return outcomes
 
-    async def travel(self) -> None:
+    async def travel(self, node_name: str) -> None:
         """Half of a round trip."""
-        await asyncio.sleep(self._randomness.fraction() * self._latency_ms_max / 2_000)
-        if not self.is_available:
+        await asyncio.sleep(self._randomness.fraction() * self.timing.latency_ms_max / 2_000)
+        if not self._is_available:
             raise RegistryUnavailable("simulated", "a fault was injected", may_pass=True)
+        if node_name in self._cut:
+            await asyncio.sleep(self._randomness.fraction() * self.timing.unreachable_ms_max / 1_000)
+            raise RegistryUnavailable("simulated", f"{node_name} is cut off", may_pass=True)
+
+    # Sessions and their owners.
+
+    def _beat(self, session: SimulatedSession) -> None:
+        """Runs in the owner's process, so a paused or dead one beats no more."""
+        if session.is_silent or session.id not in self._sessions:
+            return
+        if session.beat is not None:
+            session.beat.cancel()
+        if self.is_reachable(session.node_name):
+            self._count_down(session)
+        delay_s = self.timing.session_timeout_ms / _BEATS_PER_TIMEOUT / 1000
+        session.beat = session.loop.call_later(delay_s, self._beat, session, context=session.context)
+
+    def _count_down(self, session: SimulatedSession) -> None:
+        if session.deadline is not None:
+            session.deadline.cancel()
+        session.deadline = self._later(session, self.timing.session_timeout_ms, lambda: self._lapse(session))
+
+    def _lapse(self, session: SimulatedSession) -> None:
+        if self._is_available:
+            self.expire(session.id)
+        else:  # Nobody is there to count: everyone gets another chance, as after a change of the leader of an ensemble.
+            self._count_down(session)
+
+    def _find_dead(self, session: SimulatedSession) -> None:
+        if self._is_available:
+            self.expire(session.id)
+        else:
+            self._later(session, self.timing.kill_detection_ms, lambda: self._find_dead(session))
+
+    def _forget(self, session_id: SessionId) -> SimulatedSession | None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None and session.deadline is not None:
+            session.deadline.cancel()
+        return session
+
+    def _on_touched(self, paths: Sequence[str]) -> None:
+        for session in self._sessions.values():
+            for watch in [watch for path in paths for watch in session.watches.get(path, ())]:
+                if not watch.is_on_its_way and not watch.is_cancelled:
+                    watch.is_on_its_way = True
+                    self._tell(session, watch.arrive)
+
+    def _tell(self, session: SimulatedSession, word: Callable[[], None]) -> None:
+        if not session.loop.is_closed():
+            delay_s = self._randomness.fraction() * self.timing.watch_delay_ms_max / 1000
+            session.loop.call_later(delay_s, self._arrive, session, word, context=session.context)
+
+    def _arrive(self, session: SimulatedSession, word: Callable[[], None]) -> None:
+        if self.is_reachable(session.node_name):
+            word()
+        else:
+            self._held_back.append((session, word))
+
+    def _let_through(self) -> None:
+        """Whoever can be reached again beats at once and hears what was held back."""
+        for session in self._sessions.values():
+            if not session.loop.is_closed():
+                session.loop.call_soon(self._beat, session, context=session.context)
+        held_back, self._held_back = self._held_back, []
+        for session, word in held_back:
+            self._tell(session, word)
+
+    def _later(
+        self, session: SimulatedSession, delay_ms: float, action: Callable[[], None]
+    ) -> asyncio.TimerHandle | None:
+        """In the world's name: no node's death or pause stops it."""
+        if session.loop.is_closed():
+            return None
+        return session.loop.call_later(delay_ms / 1000, action, context=self._context)
 
 
 class SimulatedRegistry:
     """One node's handle."""
 
-    def __init__(self, store: SimulatedRegistryStore) -> None:
+    def __init__(self, store: SimulatedRegistryStore, node_name: str = "") -> None:
         self._store = store
-        self._session_id: SessionId | None = None
+        self._node_name = node_name
+        self._session: SimulatedSession | None = None
         self._is_closed = False
 
     @property
     def session_id(self) -> SessionId | None:
         """The session in force, if any."""
-        return self._session_id
+        return None if self._session is None or self._session.is_over.is_set() else self._session.id
 
-    def crash(self) -> None:
+    def crash(self, *, lost_power: bool = False) -> None:
         """The node dies: nothing more is answered, and nobody ended the session."""
         self._is_closed = True
-        if self._session_id is not None:
-            self._store.orphan(self._session_id)
-            self._session_id = None
+        if self._session is not None:
+            self._store.abandon_session(self._session, lost_power=lost_power)
+            self._session = None
 
     async def open_session(self) -> SessionId:
         """Begin a session, ending the handle's former one."""
-        await self._store.travel()
+        await self._store.travel(self._node_name)
         if self._is_closed:
             raise SessionExpired("/", "the registry is closed")
         self._end_session()
-        self._session_id = self._store.open_session()
-        return self._session_id
+        self._session = session = self._store.open_session(self._node_name)
+        await self._store.travel(self._node_name)
+        return session.id
 
     async def get(self, path: str) -> Node:
         """The node at `path`. Raises NoNode."""
-        await self._store.travel()
-        node = self._store.tree.get(path, session_id=self._session(path))
-        await self._store.travel()
-        return node
+        return await self._read(path, lambda session: self._store.tree.get(path, session_id=session.id))
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """The nodes at several paths, None where there is none."""
-        await self._store.travel()
-        self._session(paths[0] if paths else "/")
-        nodes = [self._find(path) for path in paths]
-        await self._store.travel()
-        return nodes
+        first = paths[0] if paths else "/"
+        return await self._read(first, lambda session: self._store.tree.get_many(paths, session_id=session.id))
 
     async def children(self, path: str) -> list[str]:
         """The names of the node's children, sorted. Raises NoNode."""
-        await self._store.travel()
-        names = self._store.tree.children(path, session_id=self._session(path))
-        await self._store.travel()
-        return names
+        return await self._read(path, lambda session: self._store.tree.children(path, session_id=session.id))
 
     async def exists(self, path: str) -> bool:
         """Whether there is a node."""
@@ -143,27 +307,44 @@ class SimulatedRegistry:
 
     async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
         """All operations or none, in order."""
-        session_id = self._session(operations[0].path if operations else "/")
-        return await self._store.write(operations, session_id=session_id)
+        with self._heard(operations[0].path if operations else "/") as session:
+            return await self._store.write(operations, session)
+
+    async def watch(self, path: str, on_change: Callable[[], None]) -> Watch:
+        """Have `on_change` called some time after the node or its set of children changed."""
+        with self._heard(path) as session:
+            return await self._store.watch(path, on_change, session)
+
+    async def ended(self) -> None:
+        """Wait until the session in force is over and the word of it has come here; at once without one."""
+        if self._session is not None:
+            await self._session.is_over.wait()
 
     async def close(self) -> None:
         """End the session."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._end_session()
+        self._is_closed = True
+        self._end_session()
 
-    def _find(self, path: str) -> Node | None:
-        try:
-            return self._store.tree.get(path, session_id=self._session(path))
-        except NoNode:
-            return None
+    async def _read(self, path: str, read: Callable[[SimulatedSession], T]) -> T:
+        with self._heard(path) as session:
+            await self._store.travel(self._node_name)
+            found = read(session)
+            await self._store.travel(self._node_name)
+            return found
 
-    def _session(self, path: str) -> SessionId:
-        if self._session_id is None:
+    @contextmanager
+    def _heard(self, path: str) -> Iterator[SimulatedSession]:
+        """The session in force; an answer that it is over is how its owner learns it, if not otherwise."""
+        session = self._session
+        if session is None or session.is_over.is_set():
             raise SessionExpired(path, "no session is open")
-        return self._session_id
+        try:
+            yield session
+        except SessionExpired:
+            session.end()
+            raise
 
     def _end_session(self) -> None:
-        if self._session_id is not None:
-            self._store.tree.expire_session(self._session_id)
-            self._session_id = None
+        if self._session is not None:
+            self._store.end_session(self._session)
+            self._session = None
