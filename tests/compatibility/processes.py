@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import queue
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -25,6 +26,20 @@ _REMEMBERED_LINES: Final = 200
 
 class ProcessFailed(Exception):
     """A process ended, or stayed silent, before it said what was waited for."""
+
+
+def wait_until_gone(*pids: int, timeout_s: float = STOP_TIMEOUT_S) -> None:
+    """Wait until processes, not necessarily our children, have ended. Raises ProcessFailed."""
+    for pid in pids:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            if not select.select([descriptor], [], [], timeout_s)[0]:
+                raise ProcessFailed(f"process {pid} is still there after {timeout_s} s")
+        finally:
+            os.close(descriptor)
 
 
 class RunningProcess:

@@ -28,7 +28,7 @@ def port_holder(port: int, *, proc: Path = Path("/proc")) -> Holder | None:
         return None
     for process in _processes(proc):
         if _holds(process, inodes):
-            return Holder(int(process.name), _command(process))
+            return Holder(int(process.name), command_of(process))
     return None
 
 
@@ -66,7 +66,8 @@ def _target(file: Path) -> str:
         return ""
 
 
-def _command(process: Path) -> str:
+def command_of(process: Path) -> str:
+    """The command line of a process in /proc, shortened."""
     try:
         words = (process / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
     except OSError:

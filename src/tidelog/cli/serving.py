@@ -8,17 +8,19 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from tidelog.broker import Broker
 from tidelog.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, WrongUsage
+from tidelog.cli.lock_holder import lock_holder
 from tidelog.cli.loops import loop_factory
 from tidelog.cli.plan import Plan
 from tidelog.cli.port_holder import port_holder
 from tidelog.cli.process_log import configure_logging
 from tidelog.config import BrokerConfig, ConfigError, without_effect
+from tidelog.config.replication import LEADER_EPOCH
 from tidelog.controller import MalformedNode
 from tidelog.controller.reign import ControllerElsewhere
 from tidelog.controller.service import BrokerIdTaken
@@ -29,6 +31,7 @@ from tidelog.runtime.logs import fields
 from tidelog.runtime.real import real_runtime
 from tidelog.runtime.watchdog import watch_loop
 from tidelog.storage import WrongDirectory
+from tidelog.storage.names import LOCK
 
 STOP_WITHIN_S: Final = 2.7  # three seconds are promised; the rest is for the interpreter
 
@@ -48,22 +51,25 @@ _WORLD: Final = (
 Announce = Callable[[str, Plan], None]
 
 
-def serve(plan: Plan, *, announce: Announce) -> int:
-    """Run the planned broker until a signal, and return the exit code."""
+def check_config(plan: Plan) -> BrokerConfig:
+    """The settings as a broker reads them. Raises WrongUsage."""
     try:
-        config = BrokerConfig.from_properties(plan.properties)
+        return BrokerConfig.from_properties(plan.properties)
     except ConfigError as error:
         raise WrongUsage(str(error)) from None
+
+
+def serve(plan: Plan, *, announce: Announce, is_alone: bool = True) -> int:
+    """Run the planned broker until a signal, and return the exit code. One that is not alone leaves Ctrl-C to its parent."""
+    config = check_config(plan)
     _make_directories(plan, config)
     configure_logging(plan.log_file, log_format=plan.log_format)
-    for name, reason in without_effect(plan.properties).items():
-        logger.warning("setting has no effect", extra=fields(name=name, reason=reason))
-    for name, reason in plan.passed_over.items():
-        logger.info("environment variable is not a setting", extra=fields(name=name, reason=reason))
+    _log_settings(plan, config)
     _raise_file_limit()
+    signals = (signal.SIGINT, signal.SIGTERM) if is_alone else (signal.SIGTERM,)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         try:
-            runner.run(_serve(config, plan, announce))
+            runner.run(_serve(config, plan, announce, signals))
         except _WORLD as failure:
             raise _explained(failure, plan) from failure
         except BaseExceptionGroup as group:
@@ -74,12 +80,22 @@ def serve(plan: Plan, *, announce: Announce) -> int:
     return EXIT_OK
 
 
-async def _serve(config: BrokerConfig, plan: Plan, announce: Announce) -> None:
+def _log_settings(plan: Plan, config: BrokerConfig) -> None:
+    for name, reason in without_effect(plan.properties).items():
+        level = logging.WARNING if plan.warns_of_settings else logging.INFO
+        logger.log(level, "setting has no effect", extra=fields(name=name, reason=reason))
+    for name, reason in plan.passed_over.items():
+        logger.info("environment variable is not a setting", extra=fields(name=name, reason=reason))
+    if config.truncation != LEADER_EPOCH:
+        logger.warning("LAB ONLY: THIS BROKER LOSES ACKNOWLEDGED RECORDS", extra=fields(truncation=config.truncation))
+
+
+async def _serve(config: BrokerConfig, plan: Plan, announce: Announce, signals: Sequence[signal.Signals]) -> None:
     runtime = real_runtime()
     try:
         broker = Broker(config, runtime, SqliteRegistry(str(_registry_path(config))))
         goodbye = _Goodbye(broker.stop)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in signals:
             asyncio.get_running_loop().add_signal_handler(number, goodbye.ask)
         watching = asyncio.get_running_loop().create_task(watch_loop(runtime.clock, runtime.metrics))
         try:
@@ -156,6 +172,10 @@ def _causes(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 def _explained(failure: BaseException, plan: Plan) -> CommandFailed:
+    if isinstance(failure, WrongDirectory):
+        holders = [lock_holder(Path(directory.strip()) / LOCK) for directory in plan.data.split(",")]
+        held = [f"  it is held by {holder}" for holder in holders if holder is not None]
+        return CommandFailed("\n".join([str(failure), *held]))
     if not isinstance(failure, NetworkFailure):
         return CommandFailed(str(failure))
     holder = port_holder(failure.address.port)

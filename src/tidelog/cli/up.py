@@ -1,6 +1,6 @@
-"""Run a broker in the foreground until Ctrl-C or SIGTERM.
+"""Run a broker, or a cluster of several, in the foreground until Ctrl-C or SIGTERM.
 
-When it serves it prints one line to stdout: ready bootstrap=HOST:PORT
+When all serve it prints one line to stdout: ready bootstrap=HOST:PORT[,HOST:PORT...]
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.cli.arguments import add_properties_argument, whole_number
-from tidelog.cli.failure import WrongUsage
 from tidelog.cli.plan import STDERR, Plan, add_log_format_argument, given_settings
+from tidelog.cli.registry_address import add_registry_argument
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA: Final = "tidelog-data"
 BROKER_ID: Final = 1
+PORT_ADVICE: Final = "--port P chooses another port, --port 0 any free one"
 _SIGN_OF_USE: Final = "meta.properties"  # every log directory has one from its first start on
 
 _EXAMPLES: Final = """\
 examples:
   tidelog up                                  127.0.0.1:9092, data in ./tidelog-data, kept for the next time
+  tidelog up --brokers 3                      a cluster on ports 9092, 9093 and 9094; topics have 3 replicas
   tidelog up --port 0 --data /tmp/scratch     any free port; read it from the ready line
   tidelog up --host 0.0.0.0 -X advertised.listeners=PLAINTEXT://broker.example:9092
   tidelog up -X log.flush.interval.messages=1 every acknowledged record is on the disk, not only in the page cache
@@ -37,12 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "--brokers", type=whole_number(low=1, high=1000, what="a number of brokers"), default=1, metavar="N",
-        help="how many brokers to run (this version: 1)",
+        help="how many brokers to run, each a process of its own. Unless settings say otherwise, topics then have as many replicas, "
+        "3 at most; with 3 replicas min.insync.replicas is 2 (default: 1)",
     )  # fmt: skip
+    parser.add_argument(
+        "--no-restart", action="store_true", help="of several brokers, do not start one again 2 s after it died"
+    )
     parser.add_argument("--host", help=f"address to listen on (default: {DEFAULT_HOST})")
     parser.add_argument(
         "--port", type=whole_number(low=0, high=65535, what="a port"),
-        help=f"port to listen on; 0 picks a free one (default: {DEFAULT_PORT})",
+        help=f"port of the first broker, the others have those above it; 0 picks free ones (default: {DEFAULT_PORT})",
     )  # fmt: skip
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
@@ -55,12 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="settings in the syntax of Kafka's server.properties"
     )
+    add_registry_argument(parser, "where brokers coordinate (default: DIR/registry.sqlite)")
     add_properties_argument(
         parser, "setting of the broker by its Kafka name, e.g. -X num.partitions=3; may be repeated"
     )
     parser.add_argument(
         "--log-file", default=None, metavar="FILE",
-        help="where the broker's log goes; - is stderr (default: DIR/logs/broker-1.log, and warnings also to stderr)",
+        help="where the broker's log goes; - is stderr (default: DIR/logs/broker-N.log, and warnings also to stderr)",
     )  # fmt: skip
     add_log_format_argument(parser)
     parser.set_defaults(run=run)
@@ -78,8 +85,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    if options.brokers > 1:
+        from tidelog.cli.cluster_up import serve_cluster
+
+        return serve_cluster(options)
     plan = plan_from(options)
-    had_data = any(map(_is_used, plan.data.split(",")))
+    had_data = is_used(plan)
     from tidelog.cli.serving import serve
 
     def announce(bootstrap: str, plan: Plan) -> None:
@@ -91,21 +102,18 @@ def _serve(options: argparse.Namespace) -> int:
     return serve(plan, announce=announce)
 
 
-def _is_used(directory: str) -> bool:
+def is_used(plan: Plan) -> bool:
+    """Whether a broker has had this data before."""
     try:
-        return (Path(directory.strip()) / _SIGN_OF_USE).exists()
+        return any((Path(directory.strip()) / _SIGN_OF_USE).exists() for directory in plan.data.split(","))
     except OSError:
         return False  # The broker will say what is wrong with it.
 
 
 def plan_from(options: argparse.Namespace) -> Plan:
-    """Turn options into a plan. Raises WrongUsage."""
-    if options.brokers != 1:
-        raise WrongUsage(
-            f"--brokers {options.brokers}: this version runs one broker; several need replication, which is not there yet"
-        )
+    """Turn options into a plan for one broker. Raises WrongUsage."""
     given = given_settings(options.config)
-    data = Path(DEFAULT_DATA if options.data is None else options.data).absolute()
+    data = data_of(options)
     explicit = {**given.properties, **_said(options, data), **dict(options.properties)}
     ground = _ground(data)
     if {"log.dirs", "log.dir"} & set(explicit):
@@ -120,8 +128,13 @@ def plan_from(options: argparse.Namespace) -> Plan:
         passed_over=given.passed_over,
         log_file=_log_file(options.log_file, data),
         log_format=options.log_format,
-        port_advice="--port P chooses another port, --port 0 any free one",
+        port_advice=PORT_ADVICE,
     )
+
+
+def data_of(options: argparse.Namespace) -> Path:
+    """The directory for everything."""
+    return Path(DEFAULT_DATA if options.data is None else options.data).absolute()
 
 
 def _ground(data: Path) -> dict[str, str]:
@@ -142,7 +155,9 @@ def _said(options: argparse.Namespace, data: Path) -> dict[str, str]:
         said = {name: ground[name] for name in ("log.dirs", "tidelog.registry.path")}
     if options.host is not None or options.port is not None:
         host = DEFAULT_HOST if options.host is None else options.host
-        said["listeners"] = f"PLAINTEXT://{_bracketed(host)}:{DEFAULT_PORT if options.port is None else options.port}"
+        said["listeners"] = f"PLAINTEXT://{bracketed(host)}:{DEFAULT_PORT if options.port is None else options.port}"
+    if options.registry is not None:
+        said["zookeeper.connect"] = options.registry
     return said
 
 
@@ -169,5 +184,6 @@ def _log_file(asked: str | None, data: Path) -> Path | None:
     return data / "logs" / f"broker-{BROKER_ID}.log" if asked is None else Path(asked).absolute()
 
 
-def _bracketed(host: str) -> str:
+def bracketed(host: str) -> str:
+    """A host as addresses have it."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host

@@ -56,13 +56,18 @@ class ChildProcess(Executor):
         return self._pool
 
 
-def _settle_as_child(parent: int) -> None:
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole process group; the parent decides what it means.
+def die_with(parent: int) -> None:
+    """Have the kernel end this process, a fresh child of `parent`, when its parent is gone, however it went."""
     prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # The parent died before the line above; its death signal will not come.
         os._exit(1)
+
+
+def _settle_as_child(parent: int) -> None:
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole process group; the parent decides what it means.
+    die_with(parent)
     os.nice(CHILD_NICENESS)
