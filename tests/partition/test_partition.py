@@ -92,7 +92,7 @@ def test_a_higher_leader_epoch_is_announced_and_an_older_partition_epoch_ignored
     leader = partition()
     append(leader, b"a")
     newer = replace(LEADING, leader_epoch=3, partition_epoch=2)
-    assert LeadershipChanged(3) in leader.become_leader(newer)
+    assert LeadershipChanged(3, is_leader=True) in leader.become_leader(newer)
     assert leader.become_leader(replace(LEADING, leader_epoch=1, partition_epoch=1)) == []
     assert (leader.leader_epoch, leader.log.latest_leader_epoch) == (3, 3)
     append(leader, b"b")

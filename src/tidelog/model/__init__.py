@@ -3,6 +3,8 @@
 from tidelog.model.errors import ApiError, ErrorCode
 from tidelog.model.invariant import InvariantBroken, invariant
 from tidelog.model.words import (
+    NO_BROKER_EPOCH,
+    NO_LEADER,
     NO_LEADER_EPOCH,
     NO_OFFSET,
     NO_PRODUCER_EPOCH,
@@ -11,6 +13,7 @@ from tidelog.model.words import (
     NO_TIMESTAMP,
     Acks,
     BrokerEndpoint,
+    BrokerEpoch,
     BrokerId,
     IsolationLevel,
     LeaderEpoch,
@@ -24,6 +27,8 @@ from tidelog.model.words import (
 )
 
 __all__ = [
+    "NO_BROKER_EPOCH",
+    "NO_LEADER",
     "NO_LEADER_EPOCH",
     "NO_OFFSET",
     "NO_PRODUCER_EPOCH",
@@ -33,6 +38,7 @@ __all__ = [
     "Acks",
     "ApiError",
     "BrokerEndpoint",
+    "BrokerEpoch",
     "BrokerId",
     "ErrorCode",
     "InvariantBroken",

@@ -13,6 +13,7 @@ from uuid import UUID
 Offset: TypeAlias = int
 LeaderEpoch: TypeAlias = int
 BrokerId: TypeAlias = int
+BrokerEpoch: TypeAlias = int
 ProducerId: TypeAlias = int
 ProducerEpoch: TypeAlias = int
 TimestampMs: TypeAlias = int
@@ -20,6 +21,8 @@ TopicId: TypeAlias = UUID
 
 NO_OFFSET: Final = -1
 NO_LEADER_EPOCH: Final = -1
+NO_LEADER: Final = -1
+NO_BROKER_EPOCH: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1

@@ -4,20 +4,44 @@ from tidelog.partition.deletion import delete_records
 from tidelog.partition.events import (
     FlushWanted,
     HighWatermarkAdvanced,
+    IsrChangeWanted,
     LeadershipChanged,
     LogEndAdvanced,
+    LogTruncated,
+    LowWatermarkAdvanced,
     PartitionEvent,
 )
-from tidelog.partition.partition import Leadership, Partition, PartitionRead
+from tidelog.partition.partition import Partition
+from tidelog.partition.values import (
+    FetchPosition,
+    FollowerFetch,
+    FollowerRead,
+    IsrProposal,
+    Leadership,
+    PartitionRead,
+    RemoteDescription,
+    ReplicaDescription,
+    ReplicationRules,
+)
 
 __all__ = [
+    "FetchPosition",
     "FlushWanted",
+    "FollowerFetch",
+    "FollowerRead",
     "HighWatermarkAdvanced",
+    "IsrChangeWanted",
+    "IsrProposal",
     "Leadership",
     "LeadershipChanged",
     "LogEndAdvanced",
+    "LogTruncated",
+    "LowWatermarkAdvanced",
     "Partition",
     "PartitionEvent",
     "PartitionRead",
+    "RemoteDescription",
+    "ReplicaDescription",
+    "ReplicationRules",
     "delete_records",
 ]

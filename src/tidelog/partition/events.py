@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog.model import Offset
+from tidelog.partition.values import IsrProposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,13 @@ class HighWatermarkAdvanced:
 
 
 @dataclass(frozen=True, slots=True)
+class LowWatermarkAdvanced:
+    """Every live replica has forgotten more of its beginning: whoever waits for a deletion can be answered."""
+
+    low_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class FlushWanted:
     """The flush settings ask for an fsync before more is acknowledged."""
 
@@ -32,6 +40,30 @@ class LeadershipChanged:
     """Whoever waits on this replica under the old leader epoch must look again."""
 
     leader_epoch: int
+    is_leader: bool
 
 
-PartitionEvent: TypeAlias = LogEndAdvanced | HighWatermarkAdvanced | FlushWanted | LeadershipChanged
+@dataclass(frozen=True, slots=True)
+class IsrChangeWanted:
+    """The leader asks the controller for another ISR. It asks for nothing else before it hears what became of this."""
+
+    proposal: IsrProposal
+
+
+@dataclass(frozen=True, slots=True)
+class LogTruncated:
+    """A follower has cut its log back to where it agrees with its leader's: it ended at one offset and ends at the other."""
+
+    from_offset: Offset
+    to_offset: Offset
+
+
+PartitionEvent: TypeAlias = (
+    LogEndAdvanced
+    | HighWatermarkAdvanced
+    | LowWatermarkAdvanced
+    | FlushWanted
+    | LeadershipChanged
+    | IsrChangeWanted
+    | LogTruncated
+)
