@@ -89,7 +89,12 @@ class SimulatedBroker:
     def power_cut(self) -> None:
         """The machine goes dark with all that was not flushed."""
         self.node.power_cut()
-        self._gone()
+        self._gone(lost_power=True)
+
+    def bounce(self) -> None:
+        """Die and come back before anybody has noticed."""
+        self.kill()
+        self.restart()
 
     def pause(self) -> None:
         """SIGSTOP."""
@@ -111,7 +116,7 @@ class SimulatedBroker:
             yield from self.broker.partitions()
 
     async def _main(self, runtime: Runtime) -> None:
-        self._registry = self._store.handle()
+        self._registry = self._store.handle(self.node.name)
         self._broker = Broker(self._config, runtime, self._registry)
         await self._broker.run(on_ready=lambda _: self._ready())
         self.is_ready = False
@@ -119,17 +124,25 @@ class SimulatedBroker:
     def _ready(self) -> None:
         self.is_ready = True
 
-    def _gone(self) -> None:
+    def _gone(self, *, lost_power: bool = False) -> None:
         self.is_ready = False
         if self._registry is not None:
-            self._registry.crash()
+            self._registry.crash(lost_power=lost_power)
 
 
 class SimulatedCluster:
     """Brokers, a registry and a client's machine. Leaving the `with` stops the brokers that run, unless something failed."""
 
-    def __init__(self, seed: int = 1, *, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        *,
+        brokers: int = 1,
+        settings: Mapping[str, str] | None = None,
+        first: BrokerId | None = None,  # starts alone, so that it is the controller
+    ) -> None:
         self.world = World(seed)
+        self._first = first
         self.store = SimulatedRegistryStore(self.world.randomness.stream("registry"))
         self.brokers = {
             broker_id: SimulatedBroker(
@@ -143,8 +156,12 @@ class SimulatedCluster:
 
     def __enter__(self) -> Self:
         self.world.__enter__()
+        if self._first is not None:
+            self.brokers[self._first].start()
+            self.until(lambda: self.controller is not None, "the first broker is the controller")
         for broker in self.brokers.values():
-            broker.start()
+            if broker.broker_id != self._first:
+                broker.start()
         if self.checkers:
             self._looking = self.world.loop.create_task(self._look())
         return self

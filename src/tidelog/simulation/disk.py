@@ -257,6 +257,13 @@ class SimulatedDisk:
         self._image.crash_by_chance(self._randomness)
         self._begin_incarnation()
 
+    def wipe(self) -> None:
+        """Somebody put an empty disk into the machine while it was off."""
+        self._image = DiskImage()
+        self._power_cut_count += 1
+        self._begin_incarnation()
+        self._state.is_off = True
+
     def switch_off(self) -> None:
         """The node is down: every call raises PowerCut until `crash` or `cut_power` says what the disk comes back with."""
         self._state.is_off = True
