@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioErrorCode
-from kio.serial import entity_writer
+from kio.serial import entity_reader, entity_writer
 
 from tidelog.model import ErrorCode
 from tidelog.wire import codec
@@ -54,6 +54,11 @@ class Case(NamedTuple):
         return codec.encode_response(self.key, self.version, message)
 
 
+def kio_cases() -> Iterator[Case]:
+    """What kio can be asked about."""
+    return (case for case in all_cases() if not API_TABLE[case.key].declares_itself)
+
+
 def all_cases() -> Iterator[Case]:
     for api in API_TABLE.values():
         for version in api.served:
@@ -65,6 +70,13 @@ def kio_bytes(message: Any) -> bytes:
     buffer = io.BytesIO()
     entity_writer(type(message))(buffer, message)
     return buffer.getvalue()
+
+
+def kio_message(case: Case, body: bytes) -> Any:
+    """What kio reads; only for bytes that we wrote, since it trusts them."""
+    message, size = entity_reader(case.kio_type)(body, 0)
+    assert size == len(body)
+    return message
 
 
 def converted(message: Any, our_type: type[Any]) -> Any:

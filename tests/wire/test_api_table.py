@@ -30,7 +30,19 @@ def test_every_change_belongs_to_a_served_version_and_no_later_version_is_undesc
 def test_keys_that_kio_knows_have_the_names_that_kio_gives_them() -> None:
     directories = {path.name for path in Path(next(iter(kio.schema.__path__))).iterdir()}
     removed = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}
-    assert {key.name.lower() for key in ApiKey if key not in removed} <= directories
+    ours = {ApiKey.DESCRIBE_REPLICAS}
+    assert {key.name.lower() for key in ApiKey if key not in removed | ours} <= directories
+
+
+def test_what_kio_lacks_declares_itself_and_nothing_else_does() -> None:
+    directories = {path.name for path in Path(next(iter(kio.schema.__path__))).iterdir()}
+    declared = {api.key for api in API_TABLE.values() if api.declares_itself}
+    assert declared == {key for key in API_TABLE if key.name.lower() not in directories}
+
+
+def test_brokers_alone_speak_the_requests_of_the_controller_and_of_leaders_to_it() -> None:
+    assert {key for key, api in API_TABLE.items() if api.is_broker_only} == {4, 5, 6, 7, 56}
+    assert {key for key, api in API_TABLE.items() if api.is_private} == {30_000}
 
 
 def test_produce_is_advertised_from_zero_so_that_librdkafka_believes_in_compression() -> None:
@@ -59,11 +71,27 @@ def test_advertised_versions_are_those_of_the_table() -> None:
         33: (0, 2),
         35: (1, 5),
         37: (0, 3),
+        43: (0, 2),
         44: (0, 1),
+        45: (0, 1),
+        46: (0, 0),
         60: (0, 2),
         61: (0, 0),
         74: (0, 1),
         75: (0, 0),
+    }
+
+
+def test_brokers_are_told_of_their_own_requests_and_nobody_of_private_ones() -> None:
+    plain = {entry.api_key for entry in advertised_versions()}
+    among_brokers = {entry.api_key: entry for entry in advertised_versions(with_broker_only=True)}
+    assert set(among_brokers) - plain == {4, 5, 6, 7, 56}
+    assert {key: (row.min_version, row.max_version) for key, row in among_brokers.items() if key not in plain} == {
+        4: (7, 7),
+        5: (4, 4),
+        6: (8, 8),
+        7: (3, 3),
+        56: (2, 3),
     }
 
 
@@ -76,3 +104,5 @@ def test_protocol_support_page_shows_advertised_and_served_versions_and_what_eac
     assert "| 0 | [Produce](#produce) | 0-13 | 3-13 | 9 |" in page
     assert "- v12: topics may be asked for by id" in page
     assert page.count("\n## ") == len(API_TABLE)
+    assert "| 4 | [LeaderAndIsr](#leaderandisr) | brokers only | 7 | 4 |" in page
+    assert "| 30000 | [DescribeReplicas](#describereplicas) | never | 0 | 0 |" in page

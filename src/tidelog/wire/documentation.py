@@ -14,6 +14,10 @@ Generated from the API table (`src/tidelog/wire/api.py`); do not edit.
 A broker serves the APIs below in the versions that Apache Kafka 4.3 advertises, classic and flexible. A request of any
 other key or version ends the connection, except ApiVersions, which is then answered in version 0 with the range that
 is served (KIP-511).
+
+What is advertised to brokers only is served on the inter-broker listener alone, in the last versions that Apache Kafka
+had with ZooKeeper (3.9), or in those of 4.3 where it still has them. DescribeReplicas is not of Kafka's protocol; it is
+served to those who ask for it and never advertised.
 """
 
 
@@ -25,7 +29,7 @@ def protocol_support_markdown(api_table: Mapping[ApiKey, Api]) -> str:
         "| key | API | advertised | served | flexible from |",
         "|---:|---|---|---|---|",
         *(
-            f"| {int(api.key)} | [{api.name}](#{api.name.lower()}) | {api.advertised} | {api.served}"
+            f"| {int(api.key)} | [{api.name}](#{api.name.lower()}) | {_advertised(api)} | {api.served}"
             f" | {'never' if api.flexible_from is None else api.flexible_from} |"
             for api in rows
         ),
@@ -33,6 +37,12 @@ def protocol_support_markdown(api_table: Mapping[ApiKey, Api]) -> str:
     for api in rows:
         lines += ["", f"## {api.name}", "", *_version_list(api)]
     return "\n".join(lines) + "\n"
+
+
+def _advertised(api: Api) -> str:
+    if api.is_private:
+        return "never"
+    return "brokers only" if api.is_broker_only else str(api.advertised)
 
 
 def _version_list(api: Api) -> list[str]:
