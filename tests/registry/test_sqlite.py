@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pytest
 
-from tidelog.registry import Create, NodeExists, Registry, RegistryUnavailable, Set
+from tidelog.registry import Create, NodeExists, Registry, RegistryUnavailable, SessionExpired, Set
 from tidelog.registry.sqlite import SqliteRegistry
 
 T = TypeVar("T")
@@ -206,16 +206,45 @@ def test_missing_directory_is_named(tmp_path: Path) -> None:
     assert str(path) in str(refused.value)
 
 
+async def lost(registry: Registry) -> None:
+    """The next call is refused, the session is over, and no other is begun in whatever is there now."""
+    with pytest.raises(RegistryUnavailable, match="removed or replaced"):
+        await registry.set("/controller_epoch", b"8")
+    await registry.ended()
+    with pytest.raises(SessionExpired):
+        await read_epoch(registry)
+    with pytest.raises(RegistryUnavailable, match="removed or replaced"):
+        await registry.open_session()
+
+
 def test_file_removed_under_us_is_noticed_before_the_next_write(path: Path) -> None:
     async def lose(registry: Registry) -> None:
         await write_epoch(registry)
         os.unlink(path)
-        for _ in range(2):
-            with pytest.raises(RegistryUnavailable):
-                await registry.set("/controller_epoch", b"8")
+        await lost(registry)
 
-    with pytest.raises(RegistryUnavailable):
-        use(path, lose)
+    use(path, lose)
+    assert not path.exists()
+
+
+def test_file_replaced_under_us_is_noticed_and_not_taken_for_ours(path: Path, tmp_path: Path) -> None:
+    older = tmp_path / "older"
+    use(older, nothing)
+
+    async def lose(registry: Registry) -> None:
+        await write_epoch(registry)
+        os.replace(older, path)
+        await lost(registry)
+
+    use(path, lose)
+
+
+def test_file_removed_under_an_idle_handle_ends_its_session(path: Path) -> None:
+    async def lose(registry: Registry) -> None:
+        os.unlink(path)
+        await registry.ended()
+
+    use(path, lose)
 
 
 def test_locked_file_is_told_after_a_bounded_wait_and_used_when_it_is_free_again(path: Path) -> None:
