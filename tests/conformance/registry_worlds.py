@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
+from tests.tcp_link import TcpLink
+from tests.zookeeper_ensemble import end_session_as_another, shared_server, wait_until
 from tidelog.registry import Registry, SessionId
 from tidelog.registry.sqlite import SqliteRegistry
 from tidelog.registry.sqlite_file import SqliteFile
+from tidelog.registry.zookeeper import ZooKeeperRegistry
 from tidelog.simulation.loop import SimulatedLoop
 from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.simulation.registry import SimulatedRegistryStore
@@ -18,6 +22,7 @@ from tidelog.simulation.registry import SimulatedRegistryStore
 T = TypeVar("T")
 
 DEADLINE_S: Final = 15
+_chroots: Final = itertools.count(1)
 
 
 class RegistryWorld:
@@ -90,6 +95,34 @@ def simulated_world(_: Path) -> Iterator[RegistryWorld]:
     world.close()
 
 
+@contextmanager
+def zookeeper_world(_: Path) -> Iterator[RegistryWorld]:
+    """A chroot of its own on one real server, reached over a link."""
+    server = shared_server().connect_string
+    handles: list[ZooKeeperRegistry] = []
+    with TcpLink(int(server.rpartition(":")[2])) as link:
+
+        def make() -> Registry:
+            handles.append(ZooKeeperRegistry(connect, session_timeout_ms=4_000))
+            return handles[-1]
+
+        def expire(session_id: SessionId) -> None:
+            [session] = [each.session for each in handles if each.session_id == session_id]
+            assert session is not None
+            end_session_as_another(server, session.client_id)
+            link.reset()  # whoever connects again is told at once
+            wait_until(lambda: session.is_over, "word of the expiry")
+
+        connect = f"{link.address}/conformance/{next(_chroots)}"
+        world = RegistryWorld(make, expire)
+        yield world
+        world.close()
+
+
 OpenWorld: TypeAlias = Callable[[Path], AbstractContextManager[RegistryWorld]]
 
-REGISTRY_WORLDS: Final[dict[str, OpenWorld]] = {"sqlite": sqlite_world, "simulated": simulated_world}
+REGISTRY_WORLDS: Final[dict[str, OpenWorld]] = {
+    "sqlite": sqlite_world,
+    "simulated": simulated_world,
+    "zookeeper": zookeeper_world,
+}

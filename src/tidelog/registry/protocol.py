@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeAlias
 SessionId: TypeAlias = int
 
 ANY: Final = -1  # matches every version
-DATA_BYTES_MAX: Final = 1 << 20
+DATA_BYTES_MAX: Final = 1_000_000  # with its path below the 1 MiB that ZooKeeper takes in one request
 OPERATIONS_MAX: Final = 4096  # of one multi
 
 
