@@ -1,13 +1,14 @@
-"""Looking after a cluster: topics, partitions, records, settings, directories, producers."""
+"""Looking after a cluster: topics, partitions, records, settings, directories, producers; replicas are in `admin_replicas`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
-from tidelog.client.admin_messages import config_entry, creatable_topic, growing_topic, log_dir, producer
+from tidelog.client.admin_messages import by_topic, config_entry, creatable_topic, growing_topic, log_dir, producer
+from tidelog.client.admin_replicas import ReplicaAdmin
 from tidelog.client.admin_values import (
     ClusterDescription,
     ConfigChange,
@@ -19,23 +20,17 @@ from tidelog.client.admin_values import (
     ResourceResult,
     TopicResult,
 )
-from tidelog.client.cluster import ClientRuntime, Cluster, Lane
+from tidelog.client.cluster import ClientRuntime, Cluster
 from tidelog.client.config import ClientConfig
 from tidelog.client.connection import Connection
-from tidelog.client.errors import BrokersUnreachable, ClientError, ConnectionLost, UnsupportedApi
+from tidelog.client.errors import BrokersUnreachable, ConnectionLost, UnsupportedApi
 from tidelog.client.leaders import LeaderQuestions
-from tidelog.client.metadata import NO_LEADER, MetadataCache, TopicMetadata
+from tidelog.client.metadata import MetadataCache, TopicMetadata
 from tidelog.model import BrokerEndpoint, BrokerId, ErrorCode, Offset, TopicPartition
 from tidelog.wire.api import ApiKey, Request, Response
 from tidelog.wire.messages import describe_configs, incremental_alter_configs
-from tidelog.wire.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-)
-from tidelog.wire.messages.create_topics import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
+from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest
@@ -43,19 +38,16 @@ from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from tidelog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 
 _TOPIC_STATES_FROM: Final = 6
 
 
-class Admin:
+class Admin(ReplicaAdmin):
     """Talks to the controller where it must, to any broker where it can. Owns nothing but what its cluster owns."""
 
     def __init__(self, cluster: Cluster, config: ClientConfig, runtime: ClientRuntime) -> None:
-        self._cluster = cluster
-        self._config = config
-        self._runtime = runtime
+        super().__init__(cluster, config, runtime)
         self._leaders = LeaderQuestions(cluster, config, runtime)
 
     @classmethod
@@ -73,10 +65,7 @@ class Admin:
             validate_only=validate_only,
         )
 
-        async def ask(controller: Connection) -> CreateTopicsResponse:
-            return await controller.request(request)
-
-        response = await self._ask_controller(ask, lambda answer: [topic.error_code for topic in answer.topics])
+        response = await self._controller.request(request, lambda answer: [topic.error_code for topic in answer.topics])
         results = [
             TopicResult(name=t.name, code=t.error_code, message=t.error_message, topic_id=t.topic_id)
             for t in response.topics
@@ -100,7 +89,7 @@ class Admin:
                 )
             )
 
-        response = await self._ask_controller(ask, lambda answer: [topic.error_code for topic in answer.responses])
+        response = await self._controller.ask(ask, lambda answer: [topic.error_code for topic in answer.responses])
         results = [
             TopicResult(name=t.name or "", code=t.error_code, message=t.error_message, topic_id=t.topic_id)
             for t in response.responses
@@ -135,10 +124,9 @@ class Admin:
             validate_only=validate_only,
         )
 
-        async def ask(controller: Connection) -> CreatePartitionsResponse:
-            return await controller.request(request)
-
-        response = await self._ask_controller(ask, lambda answer: [topic.error_code for topic in answer.results])
+        response = await self._controller.request(
+            request, lambda answer: [topic.error_code for topic in answer.results]
+        )
         results = [TopicResult(name=t.name, code=t.error_code, message=t.error_message) for t in response.results]
         grown = [result.name for result in results if result.is_ok]
         if grown and not validate_only:
@@ -158,7 +146,7 @@ class Admin:
                         DeleteRecordsPartition(partition_index=key.index, offset=before[key]) for key in keys
                     ),
                 )
-                for name, keys in _by_topic(led).items()
+                for name, keys in by_topic(led).items()
             )
             request = DeleteRecordsRequest(topics=topics, timeout_ms=self._config.request_timeout_ms)
             answered = (await self._cluster.request(node, request)).topics
@@ -211,7 +199,7 @@ class Admin:
             request = incremental_alter_configs.IncrementalAlterConfigsRequest(
                 resources=(row,), validate_only=validate_only
             )
-            (answered,) = (await self._ask_broker_of(resource, request)).responses
+            (answered,) = (await self._alter(resource, request)).responses
             results.append(ResourceResult(resource=resource, code=answered.error_code, message=answered.error_message))
         return results
 
@@ -234,7 +222,7 @@ class Admin:
         ) -> dict[TopicPartition, tuple[ProducerDescription, ...] | ErrorCode]:
             topics = tuple(
                 TopicRequest(name=name, partition_indexes=tuple(key.index for key in keys))
-                for name, keys in _by_topic(led).items()
+                for name, keys in by_topic(led).items()
             )
             answered = (await self._cluster.request(node, DescribeProducersRequest(topics=topics))).topics
             return {
@@ -265,6 +253,14 @@ class Admin:
             ),
         )
 
+    async def _alter(
+        self, resource: ConfigResource, request: incremental_alter_configs.IncrementalAlterConfigsRequest
+    ) -> incremental_alter_configs.IncrementalAlterConfigsResponse:
+        """A broker must hear of its own settings first, since only it can tell whether they fit; the rest is the controller's."""
+        if resource.broker_id is not None:
+            return await self._ask_broker_of(resource, request)
+        return await self._controller.request(request, lambda answer: [row.error_code for row in answer.responses])
+
     async def _ask_broker_of(self, resource: ConfigResource, request: Request[R]) -> R:
         """A broker knows its own settings; of topics any can tell. Raises ConnectionLost or BrokersUnreachable."""
         node = resource.broker_id
@@ -279,30 +275,6 @@ class Admin:
         view = MetadataCache()
         view.update(await self._cluster.request(node, request), self._runtime.clock.monotonic_ms())
         return view
-
-    async def _ask_controller(
-        self, ask: Callable[[Connection], Awaitable[T]], codes_of: Callable[[T], list[ErrorCode]]
-    ) -> T:
-        """Ask until the broker we ask is the controller. Raises BrokersUnreachable after default.api.timeout.ms."""
-        failure: ClientError = BrokersUnreachable("the cluster has no controller")
-        failures = 0
-        try:
-            async with asyncio.timeout(self._config.default_api_timeout_ms / 1000):
-                while True:
-                    if failures or self._cluster.metadata.controller_id == NO_LEADER:
-                        await self._cluster.refresh()
-                    try:
-                        controller = await self._cluster.connect(self._cluster.metadata.controller_id, Lane.CONTROL)
-                        answer = await ask(controller)
-                        if ErrorCode.NOT_CONTROLLER not in codes_of(answer):
-                            return answer
-                    except (ConnectionLost, BrokersUnreachable) as error:
-                        failure = error
-                    failures += 1
-                    delay_ms = self._config.retry_backoff.delay_ms(failures, self._runtime.randomness)
-                    await asyncio.sleep(delay_ms / 1000)
-        except TimeoutError:
-            raise BrokersUnreachable(f"the controller did not answer; last: {failure}") from failure
 
     async def _until_everywhere(self, is_so: Callable[[Mapping[str, TopicMetadata]], bool], names: list[str]) -> None:
         """Wait until every live broker's metadata agrees; gives up quietly, for the change itself is done, after request.timeout.ms."""
@@ -330,10 +302,3 @@ class Admin:
 
 def _is_ready(topic: TopicMetadata | None, partition_count_min: int = 1) -> bool:
     return topic is not None and topic.has_all_leaders and len(topic.partitions) >= partition_count_min
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    by_topic: dict[str, list[TopicPartition]] = {}
-    for key in partitions:
-        by_topic.setdefault(key.topic, []).append(key)
-    return by_topic

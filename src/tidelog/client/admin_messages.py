@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidelog.client.admin_values import (
     ConfigEntry,
     ConfigSynonym,
@@ -9,6 +11,8 @@ from tidelog.client.admin_values import (
     MorePartitions,
     NewTopic,
     ProducerDescription,
+    RemoteReplica,
+    ReplicaDescription,
 )
 from tidelog.model import TopicPartition
 from tidelog.wire.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
@@ -16,6 +20,35 @@ from tidelog.wire.messages.create_topics import CreatableReplicaAssignment, Crea
 from tidelog.wire.messages.describe_configs import DescribeConfigsResourceResult
 from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsResult
 from tidelog.wire.messages.describe_producers import ProducerState
+from tidelog.wire.messages.describe_replicas import ReplicaOfPartition, ReplicasOfTopic
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Partitions under their topics, each once, in the order they came."""
+    found: dict[str, dict[TopicPartition, None]] = {}
+    for key in partitions:
+        found.setdefault(key.topic, {})[key] = None
+    return {topic: list(keys) for topic, keys in found.items()}
+
+
+def replica(topic: ReplicasOfTopic, row: ReplicaOfPartition) -> ReplicaDescription:
+    """A replica as its broker told of it."""
+    return ReplicaDescription(
+        topic_partition=TopicPartition(topic.topic, row.partition_index),
+        topic_id=topic.topic_id,
+        code=row.error_code,
+        is_leader=row.is_leader,
+        leader_id=row.leader_id,
+        leader_epoch=row.leader_epoch,
+        last_epoch=row.last_epoch,
+        log_start_offset=row.log_start_offset,
+        log_end_offset=row.log_end_offset,
+        high_watermark=row.high_watermark,
+        last_stable_offset=row.last_stable_offset,
+        isr=row.isr,
+        assignment=row.assignment,
+        remotes=tuple(RemoteReplica(one.broker_id, one.log_end_offset, one.last_caught_up_ms) for one in row.remotes),
+    )
 
 
 def growing_topic(topic: MorePartitions) -> CreatePartitionsTopic:

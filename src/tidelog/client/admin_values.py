@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tidelog.model import BrokerEndpoint, BrokerId, ErrorCode, Offset, ProducerId, TimestampMs, TopicId, TopicPartition
+from tidelog.model import (
+    BrokerEndpoint,
+    BrokerId,
+    ErrorCode,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    TimestampMs,
+    TopicId,
+    TopicPartition,
+)
 
 TO_HIGH_WATERMARK: Final = -1  # delete all records that can be read
 
@@ -54,6 +64,69 @@ class ClusterDescription:
     cluster_id: str | None
     controller_id: BrokerId
     brokers: tuple[BrokerEndpoint, ...]
+
+
+class ElectionKind(enum.IntEnum):
+    """Who may be elected."""
+
+    PREFERRED = 0  # the first of the assignment, if it is in sync
+    UNCLEAN = 1  # anybody alive, where nobody in sync is: records may be lost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionResult:
+    """What became of one partition."""
+
+    code: ErrorCode
+    message: str | None = None
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether it was done."""
+        return self.code is ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignment:
+    """A partition on the move: all replicas it has meanwhile, and those of them that come and go."""
+
+    topic_partition: TopicPartition
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...]
+    removing: tuple[BrokerId, ...]
+
+
+class RemoteReplica(NamedTuple):
+    """What a leader knows of a follower; -1 where it does not know since when it had everything."""
+
+    broker_id: BrokerId
+    log_end_offset: Offset
+    last_caught_up_ms: TimestampMs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDescription:
+    """One replica as its broker tells of it. What a leader knows of its followers only a leader tells."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId | None
+    code: ErrorCode
+    is_leader: bool
+    leader_id: BrokerId
+    leader_epoch: LeaderEpoch  # of its role
+    last_epoch: LeaderEpoch  # the newest that its log knows
+    log_start_offset: Offset
+    log_end_offset: Offset
+    high_watermark: Offset
+    last_stable_offset: Offset
+    isr: tuple[BrokerId, ...]
+    assignment: tuple[BrokerId, ...]
+    remotes: tuple[RemoteReplica, ...]
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the replica can be told of."""
+        return self.code is ErrorCode.NONE
 
 
 class ResourceKind(enum.IntEnum):

@@ -142,16 +142,26 @@ class Cluster:
             await self._scope.close()
 
     async def request(
-        self, node: BrokerId | None, request: Request[R], *, lane: Lane = Lane.CONTROL, timeout_ms: float | None = None
+        self,
+        node: BrokerId | None,
+        request: Request[R],
+        *,
+        lane: Lane = Lane.CONTROL,
+        timeout_ms: float | None = None,
+        version: int | None = None,
     ) -> R:
-        """Ask one broker, or with None whichever answers. Raises ConnectionLost, BrokersUnreachable or UnsupportedApi."""
+        """Ask one broker, or with None whichever answers. Raises ConnectionLost, BrokersUnreachable or UnsupportedApi.
+
+        The version is the newest that both sides speak, unless one is given, as it must be for an API that is not advertised.
+        """
         if node is not None:
-            return await (await self.connect(node, lane)).request(request, timeout_ms=timeout_ms)
+            connection = await self.connect(node, lane)
+            return await connection.request(request, timeout_ms=timeout_ms, version=version)
         failure: ClientError = BrokersUnreachable("no broker is known")
         for address in self._candidates():
             try:
                 connection = await self._connect(address, lane)
-                return await connection.request(request, timeout_ms=timeout_ms)
+                return await connection.request(request, timeout_ms=timeout_ms, version=version)
             except ConnectionLost as error:
                 failure = error
         raise BrokersUnreachable(f"no broker answered; last: {failure}") from failure

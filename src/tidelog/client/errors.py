@@ -35,6 +35,15 @@ class BrokersUnreachable(ClientError):
     """No broker answered in time; says what the last attempt ran into."""
 
 
+class RequestRefused(ClientError):
+    """The cluster refused a request as a whole."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(f"the cluster refused: {code.name}" + (f": {message}" if message else ""))
+        self.code = code
+        self.message = message
+
+
 class TopicUnavailable(ClientError):
     """Metadata of the topic did not become usable in time."""
 
@@ -101,6 +110,21 @@ class OffsetOutOfRange(FetchFailed):
         super().__init__(topic_partition, ErrorCode.OFFSET_OUT_OF_RANGE)
         self.args = (f"offset {offset} of {topic_partition} is out of range and auto.offset.reset is none",)
         self.offset = offset
+
+
+class LogTruncated(FetchFailed):
+    """Records that were handed out are in the log no more (an unclean election), and auto.offset.reset is `none`.
+
+    `offset` is where the consumer stood, `divergent_offset` the first offset that is not as it read it, where that is known: seek there
+    to go on.
+    """
+
+    def __init__(self, topic_partition: TopicPartition, offset: Offset, divergent_offset: Offset | None) -> None:
+        super().__init__(topic_partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+        where = "nobody knows from where on" if divergent_offset is None else f"from offset {divergent_offset} on"
+        self.args = (f"log of {topic_partition} was cut {where}, and it had been read up to offset {offset}",)
+        self.offset = offset
+        self.divergent_offset = divergent_offset
 
 
 class CorruptRecords(ClientError):
