@@ -11,9 +11,9 @@ from tidelog.broker.fetch_sessions import (
     FetchPartition,
     FetchSession,
     FetchSessionCache,
-    PartitionKey,
     PartitionNews,
 )
+from tidelog.broker.session_terms import PartitionKey
 from tidelog.model import ApiError, ErrorCode
 
 

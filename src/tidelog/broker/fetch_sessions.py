@@ -10,26 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
-from uuid import UUID
 
+from tidelog.broker.follower_sessions import FollowerSessions
+from tidelog.broker.session_terms import PartitionKey, next_epoch
 from tidelog.model import NO_OFFSET, ApiError, ErrorCode, LeaderEpoch, Offset
 
-NO_SESSION: Final = 0
-INITIAL_EPOCH: Final = 0
-FINAL_EPOCH: Final = -1
-_EPOCH_MAX: Final = 2**31 - 1
 _EVICTION_MS: Final = 120_000
 PARTITIONS_MAX: Final = 200_000
 """Most partitions that all sessions of a broker remember together, some 80 MB of them; small sessions always fit."""
 _SMALL_SESSION: Final = 100
-
-
-class PartitionKey(NamedTuple):
-    """A partition as the client named it: by topic id where it used ids, by name otherwise."""
-
-    topic: str
-    topic_id: UUID | None
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a key
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +101,8 @@ class FetchSessionCache:
     """A bounded number of sessions. When full, a newcomer takes the place of an idle session, or of a smaller one that had its time."""
 
     def __init__(self, *, slots_max: int) -> None:
+        self.followers = FollowerSessions()
+        """Those of followers, which no crowd of consumers can push out."""
         self._slots_max = slots_max
         self._sessions: dict[int, FetchSession] = {}  # Least recently used first.
 
@@ -127,7 +118,7 @@ class FetchSessionCache:
             raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
+        session.epoch = next_epoch(epoch)
         session.used_ms = now_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from tidelog.broker.session_terms import next_epoch
 from tidelog.model import ErrorCode
 from tidelog.partition import FetchPosition
 from tidelog.wire.messages.fetch import (
@@ -24,7 +25,6 @@ from tidelog.wire.messages.fetch import (
 
 VERSION: Final = 17
 """What brokers fetch with: topic ids, and the epoch of the follower's registration."""
-_EPOCH_MAX: Final = 2**31 - 1
 _SESSION_ERRORS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -116,7 +116,7 @@ class ReplicaFetchSession:
             self.restart()
         else:
             self._session_id = response.session_id
-            self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+            self._epoch = next_epoch(self._epoch)
         return True
 
 

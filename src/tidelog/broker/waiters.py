@@ -76,7 +76,7 @@ class Waiters(Generic[Key]):
     def dismiss(self) -> None:
         """The broker is leaving: nobody is to wait any longer, now or later."""
         self.is_dismissed = True
-        for key in list(self._by_key):
+        for key in list(self._by_key | self._watchers):
             self.wake(key)
 
     def watch(self, key: Key, watcher: Callable[[Key], None]) -> None:

@@ -6,6 +6,7 @@ that is how an operator finds a transaction that hangs. Served by the leader.
 
 from __future__ import annotations
 
+from tidelog.broker.handlers.hosting import replica_of
 from tidelog.broker.node import Node
 from tidelog.controller import check_name
 from tidelog.model import NO_LEADER_EPOCH, ApiError, ErrorCode, TopicPartition
@@ -38,7 +39,7 @@ def handle(node: Node, context: RequestContext, request: DescribeProducersReques
 def _partition(node: Node, topic: str, index: int) -> PartitionResponse:
     try:
         check_name(topic)
-        replica = node.replicas.partition(TopicPartition(topic, index))
+        replica = replica_of(node, TopicPartition(topic, index))
         replica.check_leader_epoch(NO_LEADER_EPOCH)
     except ApiError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)

@@ -2,7 +2,9 @@
 
 Behaviour: partitions are served in the order asked for, each up to its own limit, all together up to the response's; the first that has
 data gives at least one whole batch, however large (KIP-74). Too little data parks the request until enough is committed or the wait is
-over. Incremental sessions (KIP-227) leave out partitions with nothing new.
+over. Incremental sessions (KIP-227) leave out partitions with nothing new. Followers are served on the inter-broker listener only, since
+they read what is not committed yet (see `follower_fetch`). A consumer that tells its rack may be sent to a nearer replica, and is served by
+a follower as far as that knows records to be committed (KIP-392). Who is not the leader says who is (KIP-951).
 
 v4: isolation level, aborted transactions (KIP-98).  v5: log start offset.  v7: sessions (KIP-227).  v9: current leader epoch (KIP-320).
 v10: zstd.  v11: rack, preferred replica (KIP-392).  v12: flexible, last fetched epoch and divergence (KIP-595).  v13: topic ids (KIP-516).
@@ -16,18 +18,16 @@ from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.broker.fetch_sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    NO_SESSION,
-    FetchPartition,
-    FetchSession,
-    PartitionKey,
-    PartitionNews,
-)
+from tidelog.broker.fetch_sessions import FetchPartition, FetchSession, PartitionNews
+from tidelog.broker.handlers import follower_fetch
+from tidelog.broker.handlers.fetch_answers import PartitionAnswer, failed, refused, response
+from tidelog.broker.handlers.hosting import replica_of
 from tidelog.broker.handlers.isolation import isolation_level
+from tidelog.broker.handlers.leader_hints import STALE_LEADER, LeaderHints
 from tidelog.broker.node import Node
-from tidelog.model import NO_OFFSET, ApiError, ErrorCode, TopicPartition
+from tidelog.broker.session_terms import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, PartitionKey
+from tidelog.controller import NO_BROKER
+from tidelog.model import ApiError, BrokerId, ErrorCode, TopicPartition
 from tidelog.partition import Partition
 from tidelog.runtime import StorageFailure
 from tidelog.server import RequestContext
@@ -43,6 +43,8 @@ _RESPONSE_BYTES_MAX: Final = 8 << 20
 _WAIT_MS_MAX: Final = 300_000
 _PARTITIONS_AT_ONCE: Final = 500
 _CROWD: Final = 200
+_FOLLOWERS_SERVE_FROM: Final = 11
+_HINTS_FROM: Final = 12
 _LOOK_S: Final = 20e-6  # What counting what is there costs one fetch.
 
 
@@ -60,8 +62,8 @@ class _Served:
 
     @property
     def has_error(self) -> bool:
-        """Whether it must go out at once."""
-        return self.data.error_code is not ErrorCode.NONE
+        """Whether it must go out at once: an error, or another place to read from."""
+        return self.data.error_code is not ErrorCode.NONE or self.data.preferred_read_replica != NO_BROKER
 
     def news(self) -> PartitionNews:
         """What a session wants to know of it."""
@@ -73,12 +75,13 @@ class _Served:
 def handle(node: Node, context: RequestContext, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
     """Answer at once if there is enough to say, else when there is."""
     if request.follower_id >= 0:
-        # Nobody replicates from us yet; a client that claims to be a replica would read uncommitted records.
-        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        if not node.is_inter_broker(context.listener):
+            return refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return follower_fetch.handle(node, request)
     try:
         fetch = _Fetch(node, context, request)
     except ApiError as error:
-        return _refused(error.code)
+        return refused(error.code)
     if fetch.is_wide:
         return fetch.serve_in_slices()
     served = fetch.read()
@@ -94,7 +97,10 @@ class _Fetch:
         self._node = node
         self._request = request
         self._isolation = isolation_level(request.isolation_level)
+        self._context = context
         self._uses_topic_ids = context.version >= 13
+        self._may_follow = context.version >= _FOLLOWERS_SERVE_FROM
+        self._hints = LeaderHints(node, context)
         self._deadline_ms = node.runtime.clock.monotonic_ms() + min(request.max_wait_ms, _WAIT_MS_MAX)
         # Nobody is made to wait for more than one answer can carry.
         self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes, _RESPONSE_BYTES_MAX)
@@ -167,18 +173,24 @@ class _Fetch:
     def _read_one(self, partition: FetchPartition, budget: int, *, at_least_one: bool) -> _Served:
         index = partition.key.index
         try:
-            read = self._replica(partition).read(
+            replica = self._replica(partition)
+            if self._request.rack_id:
+                elsewhere = self._preferred(replica, partition)
+                if elsewhere is not None:
+                    return _Served(partition, _sent_elsewhere(index, replica, elsewhere))
+            read = replica.read(
                 partition.fetch_offset,
                 max_bytes=max(0, min(partition.max_bytes, budget, _PARTITION_BYTES_MAX)),
                 isolation=self._isolation,
                 current_leader_epoch=partition.current_leader_epoch,
                 at_least_one=at_least_one,
+                may_follow=self._may_follow,
             )
         except ApiError as error:
-            return _Served(partition, _failed(index, error.code))
+            return _Served(partition, self._failed(partition, error.code))
         except StorageFailure as failure:
             code = self._node.replicas.storage_error(self._topic_partition(partition), failure).code
-            return _Served(partition, _failed(index, code))
+            return _Served(partition, failed(index, code))
         aborted = read.aborted_transactions
         return _Served(
             partition,
@@ -197,6 +209,20 @@ class _Fetch:
                 records=read.records,
             ),
         )
+
+    def _preferred(self, replica: Partition, partition: FetchPartition) -> BrokerId | None:
+        """Who nearer to this consumer should serve it; checked before the epoch is, so a wrong one keeps its error."""
+        replica.check_leader_epoch(partition.current_leader_epoch, may_follow=self._may_follow)
+        return self._node.selector.preferred(replica, partition.fetch_offset, self._request.rack_id)
+
+    def _failed(self, partition: FetchPartition, code: ErrorCode) -> messages.PartitionData:
+        key = partition.key
+        if code not in STALE_LEADER or self._context.version < _HINTS_FROM:
+            return failed(key.index, code)
+        hint = self._hints.of(key.topic, key.topic_id, key.index)
+        if hint is None:
+            return failed(key.index, code)
+        return failed(key.index, code, messages.LeaderIdAndEpoch(leader_id=hint[0], leader_epoch=hint[1]))
 
     def is_enough(self, served: list[_Served]) -> bool:
         """Whether the answer must not wait: enough bytes, an error, nothing asked for, or no time left."""
@@ -250,7 +276,7 @@ class _Fetch:
         for partition in self._partitions:
             try:
                 replica = self._replica(partition)
-                replica.check_leader_epoch(partition.current_leader_epoch)
+                replica.check_leader_epoch(partition.current_leader_epoch, may_follow=self._may_follow)
             except ApiError:
                 return True
             available += min(replica.available_bytes(partition.fetch_offset, self._isolation), partition.max_bytes)
@@ -259,7 +285,7 @@ class _Fetch:
         return False
 
     def _replica(self, partition: FetchPartition) -> Partition:
-        return self._node.replicas.partition(self._topic_partition(partition))
+        return replica_of(self._node, self._topic_partition(partition))
 
     def _topic_partition(self, partition: FetchPartition) -> TopicPartition:
         key = partition.key
@@ -270,7 +296,9 @@ class _Fetch:
         session = self._session
         if session is not None:
             news = session.select(item.news() for item in served)
-            return _response(session.session_id, [item for item, is_news in zip(served, news, strict=True) if is_news])
+            return self._response(
+                session.session_id, [item for item, is_news in zip(served, news, strict=True) if is_news]
+            )
         if self._request.session_epoch == INITIAL_EPOCH:
             session = self._node.fetch_sessions.create(
                 1 + self._node.runtime.randomness.below(2**31 - 1),
@@ -280,40 +308,24 @@ class _Fetch:
             )
             if session is not None:
                 session.select(item.news() for item in served)
-        return _response(NO_SESSION if session is None else session.session_id, served)
+        return self._response(NO_SESSION if session is None else session.session_id, served)
+
+    def _response(self, session_id: int, served: list[_Served]) -> FetchResponse:
+        endpoints = tuple(
+            messages.NodeEndpoint(node_id=one.broker_id, host=one.host, port=one.port, rack=one.rack)
+            for one in self._hints.endpoints()
+        )
+        return response(session_id, [PartitionAnswer(item.partition.key, item.data) for item in served], endpoints)
 
 
-def _refused(code: ErrorCode) -> FetchResponse:
-    return FetchResponse(throttle_time_ms=0, error_code=code, responses=())
-
-
-def _failed(index: int, code: ErrorCode) -> messages.PartitionData:
+def _sent_elsewhere(index: int, replica: Partition, broker_id: BrokerId) -> messages.PartitionData:
     return messages.PartitionData(
         partition_index=index,
-        error_code=code,
-        high_watermark=NO_OFFSET,
-        last_stable_offset=NO_OFFSET,
-        log_start_offset=NO_OFFSET,
+        error_code=ErrorCode.NONE,
+        high_watermark=replica.high_watermark,
+        last_stable_offset=replica.last_stable_offset,
+        log_start_offset=replica.log.log_start_offset,
         aborted_transactions=None,
+        preferred_read_replica=broker_id,
         records=b"",
     )
-
-
-def _response(session_id: int, served: list[_Served]) -> FetchResponse:
-    """Group neighbours of one topic; a topic may appear twice when the session's order has split it."""
-    topics: list[messages.FetchableTopicResponse] = []
-    group: list[messages.PartitionData] = []
-    key: PartitionKey | None = None
-    for item in served:
-        if key is not None and (key.topic, key.topic_id) != (item.partition.key.topic, item.partition.key.topic_id):
-            topics.append(_topic(key, group))
-            group = []
-        key = item.partition.key
-        group.append(item.data)
-    if key is not None:
-        topics.append(_topic(key, group))
-    return FetchResponse(throttle_time_ms=0, session_id=session_id, responses=tuple(topics))
-
-
-def _topic(key: PartitionKey, partitions: list[messages.PartitionData]) -> messages.FetchableTopicResponse:
-    return messages.FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=tuple(partitions))

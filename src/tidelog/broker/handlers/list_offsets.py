@@ -1,7 +1,8 @@
 """ListOffsets, versions 1 to 11.
 
 Behaviour: where a partition begins (-2) and ends (-1: the high watermark, or the last stable offset for read_committed), and which offset
-is the first with at least a given timestamp. A negative timestamp a version does not know is answered with UNSUPPORTED_VERSION.
+is the first with at least a given timestamp. A negative timestamp a version does not know is answered with UNSUPPORTED_VERSION. Followers,
+on the inter-broker listener, are told the log end, which is where they go.
 
 v1: one offset per partition.  v2: isolation level (KIP-98).  v3: throttling moves to the client (KIP-219).  v4: leader epoch (KIP-320).
 v5: OFFSET_NOT_AVAILABLE.  v6: flexible.  v7: max timestamp, -3 (KIP-734).  v8: earliest local, -4 (KIP-405).  v9: last tiered, -5 (KIP-1005).
@@ -14,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Final, NamedTuple
 
+from tidelog.broker.handlers.hosting import replica_of
 from tidelog.broker.handlers.isolation import isolation_level
 from tidelog.broker.node import Node
 from tidelog.model import (
@@ -134,9 +136,12 @@ def _one(
         if key in twice:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
         isolation = isolation_level(request.isolation_level)
-        replica = node.replicas.partition(key)
+        replica = replica_of(node, key)
         leadership = replica.check_leader_epoch(asked.current_leader_epoch)
-        found = _find(replica, asked.timestamp, context.version, isolation, leadership.leader_epoch)
+        if request.replica_id >= 0:
+            found = _find_for_follower(node, context, replica, asked.timestamp)
+        else:
+            found = _find(replica, asked.timestamp, context.version, isolation, leadership.leader_epoch)
     except ApiError as error:
         return ListOffsetsPartitionResponse(partition_index=key.index, error_code=error.code)
     except StorageFailure as failure:
@@ -149,6 +154,15 @@ def _one(
         offset=found.offset,
         leader_epoch=found.leader_epoch,
     )
+
+
+def _find_for_follower(node: Node, context: RequestContext, replica: Partition, timestamp: int) -> TimestampedOffset:
+    if not node.is_inter_broker(context.listener):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if timestamp not in {_LATEST, _EARLIEST}:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a follower asks for the beginning or the end")
+    offset = replica.log.log_end_offset if timestamp == _LATEST else replica.log.log_start_offset
+    return _at(offset, replica.leader_epoch if timestamp == _LATEST else replica.log.epoch_at(offset))
 
 
 def _find(

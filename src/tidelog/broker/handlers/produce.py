@@ -3,7 +3,9 @@
 Behaviour: each partition's batch is validated and appended by itself; a partition that fails keeps its own error while the others go on.
 acks=0 is never answered (an error closes the connection, so that the client looks for the leader again), acks=1 is answered once the log
 holds the batch as durably as its flush settings ask, acks=all once the high watermark has passed it, or with REQUEST_TIMED_OUT while the
-data stays in the log.
+data stays in the log. Too few in-sync replicas are NOT_ENOUGH_REPLICAS before the append, NOT_ENOUGH_REPLICAS_AFTER_APPEND after it. The
+wait ends at once when leadership is lost, since nobody can promise any more that the records stay; a new epoch of the same leader does not
+end it.
 
 v3: record batches of magic 2, transactional id (KIP-98).  v4: storage errors.  v5: log start offset.  v6: throttling moves to the client
 (KIP-219).  v7: zstd (KIP-110).  v8: record errors and messages (KIP-467).  v9: flexible.  v10: the current leader in tagged fields
@@ -15,10 +17,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+from tidelog.broker.handlers.hosting import elsewhere
+from tidelog.broker.handlers.leader_hints import STALE_LEADER, LeaderHints
 from tidelog.broker.node import Node
-from tidelog.model import NO_LEADER_EPOCH, NO_OFFSET, Acks, ApiError, ErrorCode, LeaderEpoch, Offset, TopicPartition
+from tidelog.model import NO_OFFSET, Acks, ApiError, ErrorCode, Offset, TopicPartition
 from tidelog.partition import Partition
 from tidelog.records import Validated, is_small
 from tidelog.records.validation import InvalidRecords
@@ -26,6 +30,8 @@ from tidelog.server import ConnectionRefused, RequestContext
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -35,6 +41,7 @@ from tidelog.wire.messages.produce import (
 )
 
 API = ApiKey.PRODUCE
+_HINTS_FROM: Final = 10
 _ACKS: Final = {acks.value: acks for acks in Acks}
 
 # What is appended in one go takes some 10 ms.
@@ -50,19 +57,19 @@ class _Outcome:
 
     response: PartitionProduceResponse
     partition: Partition | None = None  # Set where a batch was appended that has yet to settle.
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    reign: int = 0
     next_offset: Offset = NO_OFFSET
 
     def is_settled(self, acks: Acks) -> bool:
-        """Whether this partition keeps nobody waiting; a lost leadership ends the wait as well."""
+        """Whether this partition keeps nobody waiting; a lost leadership ends the wait as well (R22)."""
         if self.partition is None:
             return True
         try:
-            self.partition.check_still_leader(self.leader_epoch)
+            self.partition.check_reign(self.reign)
+            return self.partition.is_settled(self.next_offset, acks)
         except ApiError as error:
             self.fail(error.code)
             return True
-        return self.partition.is_settled(self.next_offset, acks)
 
     def fail(self, code: ErrorCode) -> None:
         """Put an error in the place of the success that was not to be."""
@@ -81,7 +88,7 @@ def handle(
     if _is_long_work(node, context, request):
         return _append_in_slices(node, context, request, acks)
     outcomes = [(topic, _append_topic(node, context, topic, acks)) for topic in request.topic_data]
-    return _answer(node, request, acks, outcomes)
+    return _Answer(node, context, request, outcomes).when_settled(acks)
 
 
 def _is_long_work(node: Node, context: RequestContext, request: ProduceRequest) -> bool:
@@ -124,7 +131,7 @@ async def _append_in_slices(
                 done.append(_Outcome(_failure(data.index, validated)))
             else:
                 done += _append_topic(node, context, one, acks, validated)
-    answer = _answer(node, request, acks, outcomes)
+    answer = _Answer(node, context, request, outcomes).when_settled(acks)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
@@ -136,18 +143,6 @@ async def _validated(
         return await node.replicas.validation.validate(partition, data.records or b"", produce_version=context.version)
     except ApiError as error:
         return error
-
-
-def _answer(
-    node: Node, request: ProduceRequest, acks: Acks | None, outcomes: _Outcomes
-) -> ProduceResponse | Awaitable[ProduceResponse] | None:
-    if acks is None:
-        return _response(outcomes)
-    if acks is Acks.NONE:
-        _refuse_failures(outcomes)
-        return None
-    waiting = [outcome for _, topic in outcomes for outcome in topic if not outcome.is_settled(acks)]
-    return _settled(node, request, acks, outcomes, waiting) if waiting else _response(outcomes)
 
 
 def _append_topic(
@@ -185,7 +180,7 @@ def _append(
             validated=validated,
         )
     except ApiError as error:
-        return _Outcome(_failure(data.index, error))
+        return _Outcome(_failure(data.index, elsewhere(node, TopicPartition(topic, data.index), error)))
     response = PartitionProduceResponse(
         index=data.index,
         error_code=ErrorCode.NONE,
@@ -193,24 +188,73 @@ def _append(
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=partition.log.log_start_offset,
     )
-    return _Outcome(response, partition, partition.leader_epoch, appended.last_offset + 1)
+    return _Outcome(response, partition, partition.reign, appended.last_offset + 1)
 
 
-async def _settled(
-    node: Node, request: ProduceRequest, acks: Acks, outcomes: _Outcomes, waiting: list[_Outcome]
-) -> ProduceResponse:
-    """Wait for the partitions that lack acknowledgements, at most as long as the client said."""
-    deadline_ms = node.runtime.clock.monotonic_ms() + request.timeout_ms
-    keys = [outcome.partition.topic_partition for outcome in waiting if outcome.partition is not None]
-    with node.replicas.produce_waiters.parked(keys) as waiter:
-        while waiting := [outcome for outcome in waiting if not outcome.is_settled(acks)]:
-            left_ms = deadline_ms - node.runtime.clock.monotonic_ms()
-            if left_ms <= 0:
-                for outcome in waiting:
-                    outcome.fail(ErrorCode.REQUEST_TIMED_OUT)
-                break
-            await waiter.woken(timeout_s=left_ms / 1000)
-    return _response(outcomes)
+class _Answer(NamedTuple):
+    """What was appended, and how to tell."""
+
+    node: Node
+    context: RequestContext
+    request: ProduceRequest
+    outcomes: _Outcomes
+
+    def when_settled(self, acks: Acks | None) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+        """The response, now or when the slowest partition has settled; silence for acks=0."""
+        if acks is None:
+            return self._response()
+        if acks is Acks.NONE:
+            _refuse_failures(self.outcomes)
+            return None
+        waiting = [outcome for _, topic in self.outcomes for outcome in topic if not outcome.is_settled(acks)]
+        return self._settled(acks, waiting) if waiting else self._response()
+
+    async def _settled(self, acks: Acks, waiting: list[_Outcome]) -> ProduceResponse:
+        """Wait for the partitions that lack acknowledgements, at most as long as the client said."""
+        clock, replicas = self.node.runtime.clock, self.node.replicas
+        deadline_ms = clock.monotonic_ms() + self.request.timeout_ms
+        keys = [outcome.partition.topic_partition for outcome in waiting if outcome.partition is not None]
+        with replicas.produce_waiters.parked(keys) as waiter:
+            while waiting := [outcome for outcome in waiting if not outcome.is_settled(acks)]:
+                left_ms = deadline_ms - clock.monotonic_ms()
+                if left_ms <= 0:
+                    for outcome in waiting:
+                        outcome.fail(ErrorCode.REQUEST_TIMED_OUT)
+                    break
+                await waiter.woken(timeout_s=left_ms / 1000)
+        return self._response()
+
+    def _response(self) -> ProduceResponse:
+        return ProduceResponse(
+            responses=tuple(
+                [
+                    TopicProduceResponse(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        partition_responses=tuple([outcome.response for outcome in partitions]),
+                    )
+                    for topic, partitions in self.outcomes
+                ]
+            ),
+            node_endpoints=self._hint() if self.context.version >= _HINTS_FROM else (),
+        )
+
+    def _hint(self) -> tuple[NodeEndpoint, ...]:
+        """Name the leaders we know beside errors of leadership, and where those are."""
+        hints = LeaderHints(self.node, self.context)
+        for topic, partitions in self.outcomes:
+            for outcome in partitions:
+                code = outcome.response.error_code
+                if code is ErrorCode.NONE or code not in STALE_LEADER:
+                    continue
+                leader = hints.of(topic.name, topic.topic_id, outcome.response.index)
+                if leader is not None:
+                    hint = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+                    outcome.response = replace(outcome.response, current_leader=hint)
+        return tuple(
+            NodeEndpoint(node_id=one.broker_id, host=one.host, port=one.port, rack=one.rack)
+            for one in hints.endpoints()
+        )
 
 
 def _refuse_failures(outcomes: _Outcomes) -> None:
@@ -222,19 +266,6 @@ def _refuse_failures(outcomes: _Outcomes) -> None:
                 raise ConnectionRefused(
                     f"acks=0 to {name}-{outcome.response.index}: {outcome.response.error_code.name}"
                 )
-
-
-def _response(outcomes: _Outcomes) -> ProduceResponse:
-    return ProduceResponse(
-        responses=tuple(
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=tuple([outcome.response for outcome in partitions]),
-            )
-            for topic, partitions in outcomes
-        )
-    )
 
 
 def _failure(index: int, error: ApiError) -> PartitionProduceResponse:
