@@ -16,7 +16,6 @@ from tidelog.model import (
     TimestampMs,
 )
 from tidelog.partition.events import (
-    HighWatermarkAdvanced,
     IsrChangeWanted,
     LogEndAdvanced,
     LowWatermarkAdvanced,
@@ -141,7 +140,7 @@ class LeadingReplica(ReplicaState):
         self, *, offset: Offset, client_rack: str | None, racks: Mapping[BrokerId, str | None]
     ) -> BrokerId | None:
         """Who in the consumer's rack should serve it from `offset` on; None: nobody better than the leader (KIP-392)."""
-        if not client_rack or not self._remotes or racks.get(self._broker_id) == client_rack:
+        if not client_rack or not self._remotes or racks.get(self.broker_id) == client_rack:
             return None
         near = [
             remote
@@ -168,13 +167,10 @@ class LeadingReplica(ReplicaState):
         leadership = self._leadership
         if leadership is None or not self.is_leader or self._is_offline:
             return []
-        events: list[PartitionEvent] = []
         late = () if self._isr.pending is not None else tuple(filter(self._is_late, self._isr.committed))
         if late:
-            events.append(self._propose(leadership, tuple(each for each in self._isr.committed if each not in late)))
-        elif self._maybe_advance_high_watermark():
-            events.append(HighWatermarkAdvanced(self.high_watermark))
-        return events
+            return [self._propose(leadership, tuple(each for each in self._isr.committed if each not in late))]
+        return self._newly_committed()
 
     def on_isr_committed(
         self, isr: tuple[BrokerId, ...], partition_epoch: int, leader_epoch: LeaderEpoch, monotonic_ms: float = 0.0
@@ -197,7 +193,7 @@ class LeadingReplica(ReplicaState):
         )
         self._isr.commit(isr)
         self._recount()
-        return self._consequences()
+        return self._newly_committed()
 
     def on_isr_refused(
         self, code: ErrorCode, monotonic_ms: float = 0.0, *, proposal: IsrProposal | None = None
@@ -215,7 +211,7 @@ class LeadingReplica(ReplicaState):
                 return [IsrChangeWanted(pending)]
             case Refusal.ROLL_BACK:
                 self._isr.roll_back()
-                return self._consequences()
+                return self._newly_committed()
             case Refusal.WAIT:
                 return []
 
@@ -264,8 +260,8 @@ class LeadingReplica(ReplicaState):
         leadership = self._leadership
         if leadership is not None and self._may_join(remote):
             events.append(self._propose(leadership, (*self._isr.committed, remote.broker_id)))
-        if remote.log_end_offset != end_before and self._maybe_advance_high_watermark():
-            events.append(HighWatermarkAdvanced(self.high_watermark))
+        if remote.log_end_offset != end_before:
+            events += self._newly_committed()
         if low_before is not None and self.low_watermark > low_before:
             events.append(LowWatermarkAdvanced(self.low_watermark))
         return events

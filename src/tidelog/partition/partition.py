@@ -33,7 +33,7 @@ class Partition(LeadingReplica, FollowingReplica):
         known = self._leadership
         if known is not None and leadership.partition_epoch < known.partition_epoch:
             return []
-        invariant(leadership.leader == self._broker_id, "a replica leads only under its own name")
+        invariant(leadership.leader == self.broker_id, "a replica leads only under its own name")
         self._note_time(monotonic_ms)
         was_leader = self.is_leader
         is_new_epoch = known is None or leadership.leader_epoch > known.leader_epoch
@@ -64,7 +64,7 @@ class Partition(LeadingReplica, FollowingReplica):
         known = self._leadership
         if known is not None and leadership.partition_epoch < known.partition_epoch:
             return []
-        invariant(leadership.leader != self._broker_id, "a replica does not follow itself")
+        invariant(leadership.leader != self.broker_id, "a replica does not follow itself")
         is_new = known is None or leadership.leader_epoch > known.leader_epoch or self.is_leader
         self._leadership = leadership
         self._forget_followers()
@@ -153,7 +153,7 @@ class Partition(LeadingReplica, FollowingReplica):
         """Keep one memory per follower: all of them begin anew with an epoch, and newcomers whenever they come."""
         remotes: dict[BrokerId, RemoteReplica] = {}
         for broker_id in leadership.assignment:
-            if broker_id == self._broker_id:
+            if broker_id == self.broker_id:
                 continue
             remote = self._remotes.get(broker_id)
             if remote is None or is_new_epoch:

@@ -52,7 +52,7 @@ class ReplicaState:
         is_eligible: Callable[[BrokerId], bool] = _everybody,
     ) -> None:
         self.log = log
-        self._broker_id = broker_id
+        self.broker_id: Final = broker_id
         self._replication = rules
         self._is_eligible = is_eligible
         self._leadership: Leadership | None = None
@@ -91,12 +91,12 @@ class ReplicaState:
     @property
     def is_leader(self) -> bool:
         """Whether this replica serves writes."""
-        return self._leadership is not None and self._leadership.leader == self._broker_id
+        return self._leadership is not None and self._leadership.leader == self.broker_id
 
     @property
     def is_follower(self) -> bool:
         """Whether this replica copies another; there may be nobody to copy just now."""
-        return self._leadership is not None and self._leadership.leader != self._broker_id
+        return self._leadership is not None and self._leadership.leader != self.broker_id
 
     @property
     def isr(self) -> tuple[BrokerId, ...]:
@@ -156,7 +156,7 @@ class ReplicaState:
         if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != leadership.leader_epoch:
             is_behind = current_leader_epoch < leadership.leader_epoch
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH if is_behind else ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if leadership.leader != self._broker_id and not may_follow:
+        if leadership.leader != self.broker_id and not may_follow:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return leadership
 
@@ -186,6 +186,10 @@ class ReplicaState:
         if self._maybe_advance_high_watermark():
             events.append(HighWatermarkAdvanced(self.high_watermark))
         return events
+
+    def _newly_committed(self) -> list[PartitionEvent]:
+        """What a change of who counts may call for."""
+        return [HighWatermarkAdvanced(self.high_watermark)] if self._maybe_advance_high_watermark() else []
 
     def _maybe_advance_high_watermark(self) -> bool:
         candidate = self.log.settled_end_offset
