@@ -49,3 +49,11 @@ def test_programs_get_numbers() -> None:
     assert content["size_bytes"] == 5
     assert [broker["size_bytes"] for broker in content["brokers"]] == [5, None]
     assert [broker["is_controller"] for broker in content["brokers"]] == [False, True]
+
+
+def test_partitions_that_refuse_acks_all_are_told_apart() -> None:
+    topic = TopicMetadata(name="orders", topic_id=None, is_internal=False, partitions=(partition(0, isr=(1,)),))
+    found = Status(cluster=CLUSTER, topics=[topic], sizes={}, min_isr={"orders": 2})
+    assert [row["trouble"] for row in found.troubles] == ["under-replicated, acks=all refused"]
+    assert "1 under-replicated (1 below min.insync.replicas)" in found.as_text(in_colour=False)
+    assert json.loads(found.as_json())["under_min_isr_partitions"] == 1

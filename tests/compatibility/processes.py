@@ -1,4 +1,4 @@
-"""Real processes for the tests: a Tidelog broker, an Apache Kafka broker, and anything else that is started, awaited and ended.
+"""Real processes for the tests: a Tidelog broker, a cluster of them, and anything else that is started, awaited and ended.
 
 A process here is ready when it has said so on its output, is ended with a bound, and its last words are part of any error.
 """
@@ -10,6 +10,7 @@ import queue
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -157,3 +158,155 @@ class TidelogProcess(RunningProcess):
     def port(self) -> int:
         """The port of the first broker."""
         return int(self.bootstrap.partition(",")[0].rpartition(":")[2])
+
+
+class TidelogUp(RunningProcess):
+    """`tidelog up --brokers N`: brokers that their parent starts again. They are numbered from 1."""
+
+    def __init__(self, data: Path, *options: str, broker_count: int = 3, port: int = 0) -> None:
+        self.data = data
+        self.broker_count = broker_count
+        up = ["up", "--brokers", str(broker_count), "--port", str(port), "--data", str(data)]
+        super().__init__([sys.executable, "-m", "tidelog", *up, *options])
+        try:
+            self.bootstrap = self.wait_for(r"^ready bootstrap=(\S+)$")[1]
+        except ProcessFailed:
+            self.kill()
+            raise
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The process of each broker that lives, by its id."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        names = {int(pid): _name_of(int(pid)) for pid in children}
+        return {int(name.removeprefix("tidelog-")): pid for pid, name in names.items() if name.startswith("tidelog-")}
+
+    def signal_broker(self, broker_id: int, number: signal.Signals) -> None:
+        """Send a signal to one broker: SIGKILL, SIGSTOP, SIGCONT."""
+        os.kill(self.pids[broker_id], number)
+
+    def wait_for_return(self, broker_id: int) -> None:
+        """Wait until a broker that died serves again."""
+        self.wait_for(rf"broker {broker_id} serves again")
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+class TidelogCluster:
+    """N `tidelog broker` processes with fixed ports and one registry, started again only when told to. They are numbered from 1.
+
+    Use it as a context manager: leaving it ends them all.
+    """
+
+    def __init__(self, data: Path, properties: Mapping[str, str] | None = None, *, broker_count: int = 3) -> None:
+        self.data = data
+        data.mkdir(parents=True, exist_ok=True)
+        self.ports = dict(enumerate(free_ports(broker_count), 1))
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+        self._properties = {
+            "default.replication.factor": str(min(broker_count, 3)),
+            "min.insync.replicas": "2" if broker_count > 2 else "1",
+            **(properties or {}),
+        }
+        self._processes: dict[int, RunningProcess] = {}
+        self._stopped: set[int] = set()
+        try:
+            for broker_id in self.ports:
+                self._launch(broker_id)
+            for broker_id in self.ports:
+                self.wait_ready(broker_id)
+        except ProcessFailed:
+            self.kill_all()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop_all()
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The process of each broker that lives, by its id."""
+        alive = {key: each for key, each in self._processes.items() if each.process.poll() is None}
+        return {broker_id: process.pid for broker_id, process in alive.items()}
+
+    def log_dir(self, broker_id: int) -> Path:
+        """Where a broker keeps its partitions."""
+        return self.data / f"broker-{broker_id}"
+
+    def output(self, broker_id: int) -> str:
+        """The last lines of a broker's log, since it was last started."""
+        return self._processes[broker_id].output
+
+    def wait_ready(self, broker_id: int) -> None:
+        """Wait until a broker that was started serves."""
+        self._processes[broker_id].wait_for("^ready bootstrap=")
+
+    def wait_for(self, broker_id: int, pattern: str, *, timeout_s: float = START_TIMEOUT_S) -> re.Match[str]:
+        """The next line of a broker's log that matches."""
+        return self._processes[broker_id].wait_for(pattern, timeout_s=timeout_s)
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL: the process is gone at once, what the page cache has stays."""
+        self._stopped.discard(broker_id)
+        self._processes[broker_id].kill()
+
+    def stop(self, broker_id: int) -> None:
+        """SIGSTOP: alive, and silent until `cont`."""
+        os.kill(self._processes[broker_id].pid, signal.SIGSTOP)
+        self._stopped.add(broker_id)
+
+    def cont(self, broker_id: int) -> None:
+        """SIGCONT: on with what it was doing, as if no time had passed."""
+        self._stopped.discard(broker_id)
+        os.kill(self._processes[broker_id].pid, signal.SIGCONT)
+
+    def shut_down(self, broker_id: int) -> int:
+        """SIGTERM: a clean stop; the exit code."""
+        return self._processes[broker_id].stop()
+
+    def restart(self, broker_id: int) -> None:
+        """Start a broker again that was killed or shut down, with its port and its data, and wait until it serves."""
+        self._launch(broker_id)
+        self.wait_ready(broker_id)
+
+    def stop_all(self) -> None:
+        """End all brokers, in parallel."""
+        for broker_id in sorted(self._stopped & set(self.pids)):
+            self.cont(broker_id)
+        for pid in self.pids.values():
+            os.kill(pid, signal.SIGTERM)
+        for process in self._processes.values():
+            process.stop()
+
+    def kill_all(self) -> None:
+        """SIGKILL for all of them."""
+        for process in self._processes.values():
+            process.kill()
+
+    def _launch(self, broker_id: int) -> None:
+        properties = {
+            **self._properties,
+            "node.id": str(broker_id),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[broker_id]}",
+            "log.dirs": str(self.log_dir(broker_id)),
+        }
+        properties.setdefault("tidelog.registry.path", str(self.data / "registry.sqlite"))
+        file = self.data / f"broker-{broker_id}.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        self._processes[broker_id] = RunningProcess([sys.executable, "-m", "tidelog", "broker", "--config", str(file)])
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

@@ -40,7 +40,13 @@ class Place:
         return [each for each in self.candidates if each.word.startswith(self.prefix)]
 
 
-_WANTED_BY_METAVAR: Final = {"FILE": Wanted.FILE, "DIR": Wanted.FILE, "TOPIC": Wanted.TOPIC, "TOPIC|ID": Wanted.TOPIC}
+_WANTED_BY_METAVAR: Final = {
+    "FILE": Wanted.FILE,
+    "DIR": Wanted.FILE,
+    "TOPIC": Wanted.TOPIC,
+    "TOPIC|ID": Wanted.TOPIC,
+    "TOPIC[:PARTITION]": Wanted.TOPIC,
+}
 _WANTED_BY_DESTINATION: Final = {
     "properties": Wanted.PROPERTY,
     "configs": Wanted.TOPIC_SETTING,

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from tidelog.cli.failure import CommandFailed
 from tidelog.cli.output import Row
-from tidelog.client import Admin, ClientConfig, ClientRuntime, Cluster, PartitionMetadata, TopicMetadata
+from tidelog.cli.partition_names import Wanted, chosen, topics_of
+from tidelog.client import (
+    Admin,
+    ClientConfig,
+    ClientRuntime,
+    Cluster,
+    ConfigResource,
+    LogDirDescription,
+    PartitionMetadata,
+    ResourceKind,
+    TopicMetadata,
+)
 from tidelog.client.errors import ClientError
 from tidelog.model import BrokerEndpoint, BrokerId, ErrorCode, Offset, TopicPartition
 from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+
+MIN_ISR: Final = "min.insync.replicas"
 
 
 async def described_topic(cluster: Cluster, config: ClientConfig, runtime: ClientRuntime, name: str) -> TopicMetadata:
@@ -28,6 +42,14 @@ async def described_topics(
             raise CommandFailed(f"topic {name!r}: {described.name}")
         topics.append(described)
     return topics
+
+
+async def chosen_partitions(
+    cluster: Cluster, config: ClientConfig, runtime: ClientRuntime, wanted: Sequence[Wanted]
+) -> list[TopicPartition]:
+    """The partitions that arguments name, all of which must exist. Raises CommandFailed."""
+    topics = await described_topics(cluster, config, runtime, topics_of(wanted))
+    return chosen(wanted, {topic.name: len(topic.partitions) for topic in topics})
 
 
 def partitions_of(topic: TopicMetadata, index: int | None) -> list[TopicPartition]:
@@ -82,3 +104,25 @@ async def log_sizes(cluster: Cluster, brokers: Sequence[BrokerEndpoint]) -> dict
                 for each in topic.partitions
             )
     return sizes
+
+
+async def log_directories(
+    cluster: Cluster, config: ClientConfig, runtime: ClientRuntime, brokers: Sequence[BrokerId]
+) -> dict[BrokerId, tuple[LogDirDescription, ...]]:
+    """The log directories of brokers; those that cannot be asked are left out."""
+    admin = Admin(cluster, config, runtime)
+    found: dict[BrokerId, tuple[LogDirDescription, ...]] = {}
+    for broker in brokers:
+        try:
+            found |= await admin.describe_log_dirs([broker])
+        except ClientError:
+            continue
+    return found
+
+
+async def min_isr_of(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
+    """How many replicas of each topic must be in sync for acks=all; topics that are gone meanwhile are left out."""
+    resources = [ConfigResource(ResourceKind.TOPIC, topic) for topic in topics]
+    found = await admin.describe_configs(resources, names=[MIN_ISR])
+    values = {each.resource.name: each.configs[MIN_ISR].value for each in found if MIN_ISR in each.configs}
+    return {topic: int(value) for topic, value in values.items() if value is not None}

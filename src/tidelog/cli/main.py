@@ -39,13 +39,17 @@ class CommandModule(Protocol):
 
 
 COMMANDS: Final = (
-    Command("up", "tidelog.cli.up", "run a broker in the foreground, ready to try"),
+    Command("up", "tidelog.cli.up", "run a broker or a cluster in the foreground, ready to try"),
     Command("broker", "tidelog.cli.broker", "run a broker from a file, for a supervisor"),
     Command("produce", "tidelog.cli.produce", "send lines, files or JSON as records"),
     Command("consume", "tidelog.cli.consume", "print the records of a topic"),
     Command("topics", "tidelog.cli.topics", "create, list, describe, alter and delete topics"),
     Command("configs", "tidelog.cli.configs", "show and change settings of topics and brokers"),
+    Command("replicas", "tidelog.cli.replicas", "show every replica: role, offsets, lag, in sync or not"),
+    Command("leaders", "tidelog.cli.leaders", "elect leaders of partitions"),
+    Command("brokers", "tidelog.cli.brokers", "list and describe brokers"),
     Command("status", "tidelog.cli.status", "show brokers, sizes and what is wrong"),
+    Command("registry", "tidelog.cli.registry_show", "look into the registry where a cluster coordinates"),
     Command("log", "tidelog.cli.log", "look into the files of a log (Tidelog's or Kafka's)"),
     Command("completion", "tidelog.cli.completion", "make the Tab key complete all this"),
 )
@@ -53,6 +57,7 @@ COMMANDS: Final = (
 _EXAMPLES: Final = """\
 examples:
   tidelog up                                      a broker on 127.0.0.1:9092, data in ./tidelog-data
+  tidelog up --brokers 3                          a cluster of three on ports 9092 to 9094
   echo hello | tidelog produce -t greetings       one record per line
   tidelog consume -t greetings -e                 all there is, then exit
   tidelog topics create orders --partitions 6

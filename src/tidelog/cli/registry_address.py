@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Final
 
 from tidelog.cli.arguments import checked
 
 SCHEME: Final = "zookeeper://"
+_HOST: Final = r"(?:\[[0-9A-Fa-f:.]+\]|[^\s,:/\[\]]+)(?::[1-9][0-9]{0,4})?"
+_ADDRESS: Final = re.compile(rf"{SCHEME}{_HOST}(?:,{_HOST})*(?:/[^/\s]+)*")
 
 
-def add_registry_argument(parser: argparse.ArgumentParser, text: str) -> None:
+def add_registry_argument(parser: argparse._ActionsContainer, text: str) -> None:
     """`--registry zookeeper://HOST:PORT,.../CHROOT`; the value is as `zookeeper.connect` wants it."""
     parser.add_argument(
         "--registry", type=checked(zookeeper_connect), metavar="zookeeper://HOST:PORT[,...][/CHROOT]", help=text
@@ -19,14 +22,6 @@ def add_registry_argument(parser: argparse.ArgumentParser, text: str) -> None:
 
 def zookeeper_connect(address: str) -> str:
     """What `zookeeper.connect` says for an address. Raises ValueError."""
-    connect = address.removeprefix(SCHEME)
-    hosts, slash, chroot = connect.partition("/")
-    is_good = connect != address and all(map(_is_host_and_port, hosts.split(",")))
-    if not is_good or (slash and (not chroot or "//" in f"/{chroot}/")):
+    if not _ADDRESS.fullmatch(address):
         raise ValueError(f"{address!r} is not of the form zookeeper://HOST:PORT,HOST:PORT/CHROOT")
-    return connect
-
-
-def _is_host_and_port(text: str) -> bool:
-    host, _, port = text.rpartition(":")
-    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535
+    return address.removeprefix(SCHEME)

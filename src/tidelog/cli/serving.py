@@ -19,13 +19,13 @@ from tidelog.cli.loops import loop_factory
 from tidelog.cli.plan import Plan
 from tidelog.cli.port_holder import port_holder
 from tidelog.cli.process_log import configure_logging
+from tidelog.cli.registry import open_registry, registry_path
 from tidelog.config import BrokerConfig, ConfigError, without_effect
 from tidelog.config.replication import LEADER_EPOCH
 from tidelog.controller import MalformedNode
 from tidelog.controller.reign import ControllerElsewhere
 from tidelog.controller.service import BrokerIdTaken
 from tidelog.registry import RegistryUnavailable
-from tidelog.registry.sqlite import SqliteRegistry
 from tidelog.runtime import Address, NetworkFailure, StorageFailure
 from tidelog.runtime.logs import fields
 from tidelog.runtime.real import real_runtime
@@ -93,7 +93,7 @@ def _log_settings(plan: Plan, config: BrokerConfig) -> None:
 async def _serve(config: BrokerConfig, plan: Plan, announce: Announce, signals: Sequence[signal.Signals]) -> None:
     runtime = real_runtime()
     try:
-        broker = Broker(config, runtime, SqliteRegistry(str(_registry_path(config))))
+        broker = Broker(config, runtime, open_registry(config))
         goodbye = _Goodbye(broker.stop)
         for number in signals:
             asyncio.get_running_loop().add_signal_handler(number, goodbye.ask)
@@ -143,17 +143,13 @@ class _Goodbye:
 
 
 def _make_directories(plan: Plan, config: BrokerConfig) -> None:
-    parents = [_registry_path(config).parent]
+    parents = [] if config.zookeeper_connect else [registry_path(config).parent]
     parents += [] if plan.log_file is None else [plan.log_file.parent]
     for directory in [*map(Path, config.log_dirs), *parents]:
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CommandFailed(f"cannot make {directory}: {error.strerror}") from None
-
-
-def _registry_path(config: BrokerConfig) -> Path:
-    return Path(config.registry_path) if config.registry_path else Path(config.log_dirs[0]).parent / "registry.sqlite"
 
 
 def _raise_file_limit() -> None:

@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.arguments import add_format_argument, finish_verb
@@ -17,10 +17,13 @@ from tidelog.cli.failure import EXIT_FAILED, EXIT_OK
 from tidelog.cli.output import OutputFormat, Row, is_coloured, paint, render_table, shown, size
 
 if TYPE_CHECKING:
-    from tidelog.client import Cluster, ClusterDescription, ConsumerConfig, TopicMetadata
+    from tidelog.client import Cluster, ClusterDescription, ConsumerConfig, PartitionMetadata, TopicMetadata
     from tidelog.runtime import Runtime
 
 BROKER_COLUMNS: Final = ("broker", "address", "rack", "leaders", "replicas", "size")
+NO_LEADER: Final = "no leader"
+UNDER_REPLICATED: Final = "under-replicated"
+UNDER_MIN_ISR: Final = "under-replicated, acks=all refused"
 TROUBLE_COLUMNS: Final = ("topic", "partition", "leader", "replicas", "isr", "trouble")
 
 _EXAMPLES: Final = """\
@@ -45,16 +48,22 @@ class Status:
     cluster: ClusterDescription
     topics: Sequence[TopicMetadata]
     sizes: Mapping[int, int]  # bytes of all logs, by broker; those that could not be asked are missing
+    min_isr: Mapping[str, int] = field(default_factory=dict)  # by topic, of those that are in trouble
 
     @property
     def offline(self) -> list[Row]:
         """Partitions nobody can write to or read from."""
-        return [row for row in self.troubles if row["trouble"] == "no leader"]
+        return [row for row in self.troubles if row["trouble"] == NO_LEADER]
 
     @property
     def under_replicated(self) -> list[Row]:
         """Partitions with a leader and fewer in-sync replicas than assigned ones."""
-        return [row for row in self.troubles if row["trouble"] == "under-replicated"]
+        return [row for row in self.troubles if row["trouble"] in {UNDER_REPLICATED, UNDER_MIN_ISR}]
+
+    @property
+    def under_min_isr(self) -> list[Row]:
+        """Partitions with a leader that refuses acks=all, since too few replicas are in sync."""
+        return [row for row in self.troubles if row["trouble"] == UNDER_MIN_ISR]
 
     @property
     def troubles(self) -> list[Row]:
@@ -66,12 +75,17 @@ class Status:
                 "leader": each.leader.broker_id if each.has_leader else None,
                 "replicas": each.replicas,
                 "isr": each.isr,
-                "trouble": "under-replicated" if each.has_leader else "no leader",
+                "trouble": self._trouble(topic.name, each),
             }
             for topic in self.topics
             for each in topic.partitions
             if not each.has_leader or len(each.isr) < len(each.replicas)
         ]
+
+    def _trouble(self, topic: str, partition: PartitionMetadata) -> str:
+        if not partition.has_leader:
+            return NO_LEADER
+        return UNDER_MIN_ISR if len(partition.isr) < self.min_isr.get(topic, 1) else UNDER_REPLICATED
 
     @property
     def partition_count(self) -> int:
@@ -105,6 +119,7 @@ class Status:
             "partitions": self.partition_count,
             "offline_partitions": len(self.offline),
             "under_replicated_partitions": len(self.under_replicated),
+            "under_min_isr_partitions": len(self.under_min_isr),
             "size_bytes": sum(self.sizes.values()) if self.sizes else None,
             "brokers": self.brokers,
             "troubles": self.troubles,
@@ -116,8 +131,7 @@ class Status:
         troubles = self.troubles
         health = paint("all partitions are in sync", "green", wanted=in_colour)
         if troubles:
-            counts = f"{len(self.offline)} without a leader, {len(self.under_replicated)} under-replicated"
-            health = paint(counts, "red", wanted=in_colour)
+            health = paint(self._counts(), "red", wanted=in_colour)
         facts = {
             "cluster": self.cluster.cluster_id or "-",
             "controller": f"broker {self.cluster.controller_id}",
@@ -132,6 +146,10 @@ class Status:
             cells = [[shown(row[column]) for column in TROUBLE_COLUMNS] for row in troubles]
             text += "\n" + render_table(TROUBLE_COLUMNS, cells, in_colour=in_colour)
         return text
+
+    def _counts(self) -> str:
+        counts = f"{len(self.offline)} without a leader, {len(self.under_replicated)} under-replicated"
+        return f"{counts} ({len(self.under_min_isr)} below min.insync.replicas)" if self.under_min_isr else counts
 
     def _broker_table(self, *, in_colour: bool) -> str:
         rows = [
@@ -148,13 +166,17 @@ class Status:
 
 
 async def _status(options: argparse.Namespace, cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> int:
-    from tidelog.cli.describing import described_topics, log_sizes
+    from tidelog.cli.describing import described_topics, log_sizes, min_isr_of
     from tidelog.client import Admin
 
     admin = Admin(cluster, config, runtime)
     description = await admin.describe_cluster()
     topics = await described_topics(cluster, config, runtime, await admin.list_topics(include_internal=True))
-    status = Status(cluster=description, topics=topics, sizes=await log_sizes(cluster, description.brokers))
+    sizes = await log_sizes(cluster, description.brokers)
+    status = Status(cluster=description, topics=topics, sizes=sizes)
+    if status.troubles:
+        names = dict.fromkeys(str(row["topic"]) for row in status.troubles)
+        status = replace(status, min_isr=await min_isr_of(admin, names))
     if OutputFormat(options.format) is OutputFormat.JSON:
         sys.stdout.write(status.as_json())
     else:

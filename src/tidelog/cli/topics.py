@@ -1,4 +1,4 @@
-"""Create, list, describe, alter and delete topics."""
+"""Create, list, describe, alter, move and delete topics."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tidelog.cli.arguments import (
 from tidelog.cli.failure import EXIT_FAILED, EXIT_OK
 from tidelog.cli.output import OutputFormat, Row, write_rows
 from tidelog.cli.topics_altering import add_alter, add_delete_records
+from tidelog.cli.topics_reassign import add_reassign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -31,6 +32,7 @@ _EXAMPLES: Final = """examples:
   tidelog topics list
   tidelog topics describe orders --format json
   tidelog topics alter orders --partitions 12
+  tidelog topics reassign -t orders --to 1,2,3 --wait
   tidelog topics delete-records orders --before end
   tidelog topics delete orders --if-exists
 """
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     _add_create(verbs.add_parser("create", help="make topics", epilog=_EXAMPLES))
     add_alter(verbs.add_parser("alter", help="give a topic more partitions or other settings"))
+    add_reassign(verbs.add_parser("reassign", help="move partitions to other brokers"))
     _add_delete(verbs.add_parser("delete", help="delete topics with all they hold", epilog=_EXAMPLES))
     add_delete_records(verbs.add_parser("delete-records", help="let the beginning of a topic be forgotten"))
 

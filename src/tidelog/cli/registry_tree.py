@@ -1,0 +1,96 @@
+"""The registry as people and programs read it: nodes with their data, versions and owners."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.cli.output import Cell, Row, paint
+from tidelog.registry import Node, NoNode, Registry
+
+_NODES_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownNode:
+    """A node, where it is, and the names of what is below it."""
+
+    path: str
+    node: Node
+    children: tuple[str, ...]
+
+    def as_row(self) -> Row:
+        """For programs: data that is JSON as such, other data as text."""
+        return {
+            "path": self.path,
+            "version": self.node.version,
+            "czxid": self.node.czxid,
+            "ephemeral_owner": self.node.owner,
+            "data": _content(self.node.data),
+            "children": self.children,
+        }
+
+    def as_text(self, *, in_colour: bool, has_children_below: bool) -> str:
+        """For people: a heading, the data, and where nothing else shows them the children."""
+        facts = [f"version {self.node.version}", f"created by {self.node.czxid}"]
+        facts += [] if self.node.owner is None else [f"ephemeral, session {self.node.owner}"]
+        lines = [f"{paint(self.path, 'bold', wanted=in_colour)}  ({', '.join(facts)})"]
+        lines += [f"  {line}" for line in _shown_data(self.node.data)]
+        if self.children and not has_children_below:
+            below = "/" if self.path == "/" else f"{self.path}/"
+            lines += [f"  {below}{name}" for name in self.children]
+        return "\n".join(lines) + "\n"
+
+
+def _content(data: bytes) -> Cell:
+    """What the bytes mean, as JSON has it."""
+    try:
+        content: Cell = json.loads(data) if data else None
+    except ValueError:
+        return data.decode("utf-8", errors="backslashreplace")
+    return content
+
+
+def _shown_data(data: bytes) -> list[str]:
+    content = _content(data)
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return content.splitlines()
+    text = json.dumps(content, ensure_ascii=False)
+    return text.splitlines() if len(text) <= 100 else json.dumps(content, indent=2, ensure_ascii=False).splitlines()
+
+
+async def read_tree(registry: Registry, path: str, *, is_recursive: bool) -> list[ShownNode]:
+    """A node and, if wanted, all below it, each before its children. Raises NoNode for the first; what goes meanwhile is left out."""
+    first = ShownNode(path=path, node=await registry.get(path), children=tuple(await registry.children(path)))
+    return [first, *(await _read_below(registry, first) if is_recursive else [])]
+
+
+async def _read_below(registry: Registry, parent: ShownNode) -> list[ShownNode]:
+    found: list[ShownNode] = []
+    base = "" if parent.path == "/" else parent.path
+    for start in range(0, len(parent.children), _NODES_AT_ONCE):
+        paths = [f"{base}/{name}" for name in parent.children[start : start + _NODES_AT_ONCE]]
+        for path, node in zip(paths, await registry.get_many(paths), strict=True):
+            if node is not None:
+                shown = ShownNode(path=path, node=node, children=await _children(registry, path, node))
+                found += [shown, *await _read_below(registry, shown)]
+    return found
+
+
+async def _children(registry: Registry, path: str, node: Node) -> tuple[str, ...]:
+    if node.is_ephemeral:
+        return ()
+    try:
+        return tuple(await registry.children(path))
+    except NoNode:
+        return ()
+
+
+def as_text(nodes: Sequence[ShownNode], *, in_colour: bool) -> str:
+    """All nodes for people."""
+    is_whole = len(nodes) > 1
+    return "".join(node.as_text(in_colour=in_colour, has_children_below=is_whole) for node in nodes)
