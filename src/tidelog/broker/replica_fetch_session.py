@@ -59,7 +59,9 @@ class ReplicaFetchSession:
         self._epoch = 0
         self._told: dict[FollowedKey, FetchPosition] = {}
         self._changed: dict[FollowedKey, FetchPosition] = {}
-        self._forgotten: dict[FollowedKey, None] = {}
+        self._forgotten: dict[
+            FollowedKey, FetchPosition | None
+        ] = {}  # With what the leader still believes, if we know.
 
     def __contains__(self, key: FollowedKey) -> bool:
         return key in self._told
@@ -81,9 +83,17 @@ class ReplicaFetchSession:
 
     def forget(self, key: FollowedKey) -> None:
         """Fetch no more of it from the next request on."""
-        if self._told.pop(key, None) is not None:
-            self._changed.pop(key, None)
-            self._forgotten[key] = None
+        told = self._told.pop(key, None)
+        if told is not None:
+            self._forgotten[key] = told if self._changed.pop(key, None) is None else None
+
+    def recall(self, key: FollowedKey, position: FetchPosition) -> bool:
+        """Take back that it was forgotten, if the leader has not heard of that and believes us to be there."""
+        if self._forgotten.get(key) != position:
+            return False
+        del self._forgotten[key]
+        self._told[key] = position
+        return True
 
     def restart(self) -> None:
         """Something was lost: the next request says everything."""

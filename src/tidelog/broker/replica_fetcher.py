@@ -13,27 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from tidelog.broker.replica_fetch_session import (
-    VERSION,
-    FetchLimits,
-    FollowedKey,
-    ReplicaFetchSession,
-    is_session_error,
-)
+from tidelog.broker.replica_fetch_session import VERSION, FollowedKey, is_session_error
 from tidelog.broker.replica_reset import ask_bounds
+from tidelog.broker.replica_roster import Followed, Roster, replica_backoff
 from tidelog.broker.replication_quota import ReplicationQuotas
 from tidelog.broker.waiters import Waiters
-from tidelog.client.backoff import Backoff
 from tidelog.client.connection import Connection, ConnectionLimits, open_connection
 from tidelog.client.errors import ConnectionLost, UnsupportedApi
 from tidelog.config import BrokerConfig
 from tidelog.model import ApiError, BrokerEpoch, BrokerId, ErrorCode, TopicPartition, invariant
-from tidelog.partition import FetchPosition, Partition, PartitionEvent
+from tidelog.partition import Partition, PartitionEvent
 from tidelog.runtime import Address, DiskFull, Runtime, StorageFailure
 from tidelog.runtime.logs import fields
 from tidelog.storage import EpochEndOffset
@@ -41,7 +34,6 @@ from tidelog.wire.messages.fetch import NO_DIVERGENCE, FetchRequest, FetchRespon
 
 logger = logging.getLogger(__name__)
 
-_FIRST_PAUSE_MS: Final = 50.0
 _HURRY_MS: Final = 1_000.0
 _HURRIED_WAIT_MS: Final = 20
 _FLUSH_WAIT_MS: Final = 200.0
@@ -77,43 +69,16 @@ class FetcherSurroundings:
     broker_epoch: Callable[[], BrokerEpoch]
 
 
-@dataclass(slots=True, eq=False)
-class _Followed:
-    """One replica that follows this fetcher's leader."""
-
-    partition: Partition
-    key: FollowedKey
-    is_failed: bool = False
-    failures: int = 0
-    rests_until_ms: float = 0.0
-    leader_high_watermark: int = 0
-
-
 class ReplicaFetcher:
     """The conversation with one leader."""
 
     def __init__(self, leader_id: BrokerId, surroundings: FetcherSurroundings) -> None:
-        config = surroundings.config
         self._leader_id = leader_id
         self._around = surroundings
         self._clock = surroundings.runtime.clock
-        self._session = ReplicaFetchSession(
-            FetchLimits(
-                min_bytes=config.replica_fetch_min_bytes,
-                response_bytes_max=config.replica_fetch_response_max_bytes,
-                partition_bytes_max=config.replica_fetch_max_bytes,
-            )
-        )
-        self._backoff = Backoff(
-            initial_ms=_FIRST_PAUSE_MS, max_ms=max(config.replica_fetch_backoff_ms, _FIRST_PAUSE_MS)
-        )
-        self._followed: dict[TopicPartition, _Followed] = {}
-        self._by_key: dict[FollowedKey, _Followed] = {}
-        self._due: dict[
-            FollowedKey, None
-        ] = {}  # To be looked at before the next request: its position may have changed.
-        self._resting: dict[FollowedKey, None] = {}
-        self._rest_end_ms = math.inf  # The earliest end of a rest, or before that.
+        self._backoff = replica_backoff(surroundings.config)
+        self._roster = Roster(leader_id, surroundings.config, surroundings.quotas, surroundings.runtime.randomness)
+        self._session = self._roster.session
         self._news = asyncio.Event()
         self._hurried_until_ms = 0.0
         self._connection: Connection | None = None
@@ -128,12 +93,8 @@ class ReplicaFetcher:
         """Fetch for it from now on; one that failed or rests starts anew."""
         topic_id = partition.log.topic_id
         invariant(topic_id is not None, "a replica that follows knows the id of its topic")
-        if topic_id is None:
+        if topic_id is None or not self._roster.add(partition, topic_id):
             return
-        self.unfollow(partition.topic_partition)
-        followed = _Followed(partition, FollowedKey(topic_id, partition.topic_partition.index))
-        self._followed[partition.topic_partition] = self._by_key[followed.key] = followed
-        self._due[followed.key] = None
         now_ms = self._clock.monotonic_ms()
         if self._connection is not None and self._parked_until_ms > now_ms + _HURRIED_WAIT_MS:
             self._is_abandoned = True
@@ -144,17 +105,12 @@ class ReplicaFetcher:
 
     def unfollow(self, topic_partition: TopicPartition) -> None:
         """Fetch no more for it."""
-        followed = self._followed.pop(topic_partition, None)
-        if followed is not None:
-            del self._by_key[followed.key]
-            self._due.pop(followed.key, None)
-            self._resting.pop(followed.key, None)
-            self._session.forget(followed.key)
+        self._roster.remove(topic_partition)
 
     @property
     def failed(self) -> list[TopicPartition]:
         """Those that are not fetched until the controller speaks."""
-        return [key for key, followed in self._followed.items() if followed.is_failed]
+        return self._roster.failed
 
     # The loop.
 
@@ -168,7 +124,7 @@ class ReplicaFetcher:
                 await self._on_lost(lost)
 
     async def _until_wanted(self) -> None:
-        while not self._due and not self._resting and self._session.is_empty:
+        while self._roster.is_idle:
             self._news.clear()
             await self._news.wait()
 
@@ -209,14 +165,14 @@ class ReplicaFetcher:
 
     async def _has_work(self) -> bool:
         """Whether there is something to fetch; waits for it for a while."""
+        roster = self._roster
         while True:
             self._news.clear()
-            self._settle_due()
+            roster.settle(self._clock.monotonic_ms())
             if not self._session.is_empty:
                 return True
-            wait_ms = self._rest_end_ms - self._clock.monotonic_ms() if self._resting else _IDLE_MS
-            is_news = await self._news_within(max(wait_ms, 1.0))
-            if not is_news and not self._resting:
+            wait_ms = roster.rest_end_ms - self._clock.monotonic_ms() if roster.has_resting else _IDLE_MS
+            if not await self._news_within(max(wait_ms, 1.0)) and not roster.has_resting:
                 return False
 
     async def _news_within(self, timeout_ms: float) -> bool:
@@ -229,70 +185,13 @@ class ReplicaFetcher:
 
     # Asking.
 
-    def _settle_due(self) -> None:
-        """Say where we are in every partition that may have moved; leave out those that cannot be fetched now."""
-        now_ms = self._clock.monotonic_ms()
-        if self._resting and self._rest_end_ms <= now_ms:
-            self._end_rests(now_ms)
-        due, self._due = self._due, {}
-        for key in due:
-            followed = self._by_key[key]
-            if key in self._resting or followed.is_failed:
-                self._session.forget(key)
-                continue
-            position = followed.partition.fetch_position()
-            if position is None or self._is_throttled(followed, now_ms):
-                self._rest(followed, now_ms + _FIRST_PAUSE_MS)
-            else:
-                self._session.say(key, position)
-
-    def _end_rests(self, now_ms: float) -> None:
-        self._rest_end_ms = math.inf
-        for key in list(self._resting):
-            until_ms = self._by_key[key].rests_until_ms
-            if until_ms <= now_ms:
-                del self._resting[key]
-                self._due[key] = None
-            else:
-                self._rest_end_ms = min(self._rest_end_ms, until_ms)
-
-    def _is_throttled(self, followed: _Followed, now_ms: float) -> bool:
-        """Whether it must wait for the quota: only if it is on the list, and behind."""
-        log, quotas = followed.partition.log, self._around.quotas
-        return (
-            quotas.is_taking_throttled(log.config, followed.key.index)
-            and log.log_end_offset < followed.leader_high_watermark
-            and quotas.taken.is_exceeded(now_ms)
-        )
-
-    def _rest(self, followed: _Followed, until_ms: float) -> None:
-        followed.rests_until_ms = until_ms
-        self._rest_end_ms = min(self._rest_end_ms, until_ms)
-        self._resting[followed.key] = None
-        self._due.pop(followed.key, None)
-        self._session.forget(followed.key)
-
-    def _rest_after_failure(self, followed: _Followed) -> None:
-        followed.failures += 1
-        delay_ms = self._backoff.delay_ms(followed.failures, self._around.runtime.randomness)
-        self._rest(followed, self._clock.monotonic_ms() + delay_ms)
-
-    def _fail(self, followed: _Followed, reason: object) -> None:
-        followed.is_failed = True
-        self._due.pop(followed.key, None)
-        self._session.forget(followed.key)
-        logger.error(
-            "replica failed",
-            extra=fields(partition=followed.partition.topic_partition, leader=self._leader_id, reason=reason),
-        )
-
     def _request(self) -> FetchRequest:
         config, now_ms = self._around.config, self._clock.monotonic_ms()
         wait_ms = config.replica_fetch_wait_max_ms
         if now_ms < self._hurried_until_ms:
             wait_ms = min(wait_ms, _HURRIED_WAIT_MS)
-        if self._resting:
-            wait_ms = min(wait_ms, max(int(self._rest_end_ms - now_ms), 1))
+        if self._roster.has_resting:
+            wait_ms = min(wait_ms, max(int(self._roster.rest_end_ms - now_ms), 1))
         self._parked_until_ms = now_ms + wait_ms
         replica = ReplicaState(replica_id=config.broker_id, replica_epoch=self._around.broker_epoch())
         return self._session.request(replica, max_wait_ms=wait_ms)
@@ -315,15 +214,14 @@ class ReplicaFetcher:
         if self._losses:
             self._losses = 0
             logger.info("replication resumed", extra=fields(leader=self._leader_id))
-        strays: list[_Followed] = []
+        strays: list[Followed] = []
         byte_count = partition_count = 0
         for key, data in _answers(response):
-            followed = self._by_key.get(key)
-            position = self._session.position_told(key)
+            followed, position = self._roster.get(key), self._session.position_told(key)
             if followed is None or position is None:
                 continue
-            self._due[key] = None
-            if self._is_current(followed, position) and self._take_one(followed, data):
+            self._roster.moved(followed)
+            if followed.is_at(position) and self._take_one(followed, data):
                 strays.append(followed)
             byte_count += len(data.records or b"")
             partition_count += 1
@@ -334,16 +232,7 @@ class ReplicaFetcher:
             await self._reset(connection, strays)
         await self._flushed()
 
-    def _is_current(self, followed: _Followed, asked: FetchPosition) -> bool:
-        """Whether an answer to what was asked still has a meaning."""
-        position = followed.partition.fetch_position()
-        return (
-            position is not None
-            and position.fetch_offset == asked.fetch_offset
-            and position.leader_epoch == asked.leader_epoch
-        )
-
-    def _take_one(self, followed: _Followed, data: PartitionData) -> bool:
+    def _take_one(self, followed: Followed, data: PartitionData) -> bool:
         """Use one partition's answer; whether the leader has nothing at our offset."""
         code = data.error_code
         if code is ErrorCode.NONE:
@@ -352,12 +241,15 @@ class ReplicaFetcher:
             return True
         elif code is ErrorCode.FENCED_LEADER_EPOCH:
             # The leader was told a newer epoch than we were: until we are, nothing it says is meant for us.
-            self._fail(followed, code.name)
+            self._roster.fail(followed, code.name)
         else:
             self._rest_after_failure(followed)
         return False
 
-    def _store(self, followed: _Followed, data: PartitionData) -> None:
+    def _rest_after_failure(self, followed: Followed) -> None:
+        self._roster.rest_after_failure(followed, self._clock.monotonic_ms())
+
+    def _store(self, followed: Followed, data: PartitionData) -> None:
         partition, now_ms = followed.partition, self._clock.wall_ms()
         diverging, records = data.diverging_epoch, data.records or b""
         try:
@@ -380,33 +272,33 @@ class ReplicaFetcher:
         if records and self._around.quotas.is_taking_throttled(partition.log.config, followed.key.index):
             self._around.quotas.taken.record(len(records), self._clock.monotonic_ms())
 
-    def _on_not_stored(self, followed: _Followed, failure: ApiError | StorageFailure) -> None:
+    def _on_not_stored(self, followed: Followed, failure: ApiError | StorageFailure) -> None:
         """Nothing of it counts. What the leader sent may have been damaged on its way, and a full disk may find space."""
         topic_partition = followed.partition.topic_partition
         if isinstance(failure, StorageFailure):
             self._around.replicas.storage_error(topic_partition, failure)
             if not isinstance(failure, DiskFull):
-                self._fail(followed, failure)
+                self._roster.fail(followed, failure)
                 return
         elif followed.failures == 0:
             logger.error("replicated data refused", extra=fields(partition=topic_partition, reason=failure))
         self._rest_after_failure(followed)
 
-    async def _reset(self, connection: Connection, strays: Iterable[_Followed]) -> None:
+    async def _reset(self, connection: Connection, strays: Iterable[Followed]) -> None:
         """Find out where the leader's logs begin and end, and go where both have something."""
         asked = {one.partition.topic_partition: (one, one.partition.fetch_position()) for one in strays}
         positions = {key: position for key, (_, position) in asked.items() if position is not None}
         bounds = await ask_bounds(connection, self._around.config.broker_id, positions)
         for key, (followed, position) in asked.items():
-            if self._by_key.get(followed.key) is not followed or position is None:
+            if self._roster.get(followed.key) is not followed or position is None:
                 continue
             bound = bounds.get(key)
             if bound is None:
                 self._rest_after_failure(followed)
-            elif self._is_current(followed, position):
+            elif followed.is_at(position):
                 self._reset_one(followed, *bound)
 
-    def _reset_one(self, followed: _Followed, start_offset: int, end_offset: int) -> None:
+    def _reset_one(self, followed: Followed, start_offset: int, end_offset: int) -> None:
         try:
             events = followed.partition.reset_to(
                 leader_log_start_offset=start_offset, leader_log_end_offset=end_offset, now_ms=self._clock.wall_ms()
@@ -415,11 +307,11 @@ class ReplicaFetcher:
             self._on_not_stored(followed, failure)
             return
         self._around.replicas.perform(followed.partition, events)
-        self._due[followed.key] = None
+        self._roster.moved(followed)
 
     async def _flushed(self) -> None:
         """Wait for the flushes that what was stored asked for, since it may not be named as held before; not for ever."""
-        waiting = [self._by_key[key].partition for key in self._due if _is_settling(self._by_key[key].partition)]
+        waiting = [followed.partition for followed in self._roster.due() if _is_settling(followed.partition)]
         if not waiting:
             return
         until_ms = self._clock.monotonic_ms() + _FLUSH_WAIT_MS
