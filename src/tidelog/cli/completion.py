@@ -127,7 +127,7 @@ def _settings(command: str) -> Collection[Setting]:
 
     if command == TOPIC_SETTING:
         return TOPIC_SETTINGS.values()
-    if command in {"up", "broker"}:
+    if command in {"up", "broker", "registry"}:
         return BROKER_SETTINGS.values()
     from tidelog.client import ConsumerConfig, ProducerConfig
 

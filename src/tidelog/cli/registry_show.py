@@ -8,16 +8,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.arguments import add_format_argument, checked
-from tidelog.cli.failure import EXIT_OK, CommandFailed
+from tidelog.cli.arguments import add_format_argument, add_properties_argument, checked
+from tidelog.cli.failure import EXIT_OK, CommandFailed, WrongUsage
 from tidelog.cli.output import OutputFormat, is_coloured
 from tidelog.cli.registry_address import add_registry_argument
 from tidelog.cli.up import DEFAULT_DATA
 
 if TYPE_CHECKING:
     from tidelog.cli.registry_tree import ShownNode
-    from tidelog.config import BrokerConfig
 
+WITHIN_MS: Final = 5_000
 _EXAMPLES: Final = """\
 examples:
   tidelog registry show                                       the top of the tree in ./tidelog-data
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the directory of `tidelog up --data`, or a registry file itself (default: ./{DEFAULT_DATA})",
     )  # fmt: skip
     add_registry_argument(place, "a ZooKeeper ensemble instead")
+    add_properties_argument(showing, "setting of a broker that ZooKeeper needs, such as for TLS; may be repeated")
     add_format_argument(showing)
     showing.set_defaults(run=run)
 
@@ -56,8 +57,9 @@ def run(options: argparse.Namespace) -> int:
     from tidelog.cli.loops import run as run_loop
     from tidelog.registry import NoNode, RegistryError, RegistryUnavailable
 
+    read = _read_file(options) if options.registry is None else _read_ensemble(options)
     try:
-        nodes = run_loop(_read(_config(options), options.path, is_recursive=options.recursive))
+        nodes = run_loop(read)
     except NoNode:
         raise CommandFailed(f"there is no node {options.path}") from None
     except (RegistryError, RegistryUnavailable) as error:
@@ -66,25 +68,33 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _config(options: argparse.Namespace) -> BrokerConfig:
-    from tidelog.config import BrokerConfig
+async def _read_file(options: argparse.Namespace) -> list[ShownNode]:
+    from tidelog.cli.registry_file import opened
+    from tidelog.cli.registry_tree import read_tree
 
-    if options.registry is not None:
-        return BrokerConfig.from_properties({"zookeeper.connect": options.registry})
     path = options.data if options.data.is_file() else options.data / "registry.sqlite"
     if not path.is_file():
         raise CommandFailed(f"there is no registry {path}\n  --data DIR says where `tidelog up` keeps its data")
-    return BrokerConfig.from_properties({"tidelog.registry.path": str(path.absolute())})
+    with opened(path.absolute()) as nodes:
+        return await read_tree(nodes, options.path, is_recursive=options.recursive)
 
 
-async def _read(config: BrokerConfig, path: str, *, is_recursive: bool) -> list[ShownNode]:
+async def _read_ensemble(options: argparse.Namespace) -> list[ShownNode]:
+    """ZooKeeper tells nothing without a session; ours is over at once and owns no node."""
     from tidelog.cli.registry import open_registry
     from tidelog.cli.registry_tree import read_tree
+    from tidelog.config import BrokerConfig, ConfigError
 
+    patience = {"zookeeper.connection.timeout.ms": str(WITHIN_MS), "zookeeper.session.timeout.ms": str(WITHIN_MS)}
+    properties = {"zookeeper.connect": options.registry, **patience, **dict(options.properties)}
+    try:
+        config = BrokerConfig.from_properties(properties)
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from None
     registry = open_registry(config)
     try:
         await registry.open_session()
-        return await read_tree(registry, path, is_recursive=is_recursive)
+        return await read_tree(registry, options.path, is_recursive=options.recursive)
     finally:
         await registry.close()
 

@@ -5,12 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from tidelog.cli.output import Cell, Row, paint
-from tidelog.registry import Node, NoNode, Registry
+from tidelog.registry import Node, NoNode
 
 _NODES_AT_ONCE: Final = 500
+
+
+class Nodes(Protocol):
+    """What is read of a registry."""
+
+    async def get(self, path: str) -> Node:
+        """The node at `path`. Raises NoNode."""
+        ...
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """The nodes at several paths, None where there is none."""
+        ...
+
+    async def children(self, path: str) -> list[str]:
+        """The names of the node's children, sorted. Raises NoNode."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,29 +79,29 @@ def _shown_data(data: bytes) -> list[str]:
     return text.splitlines() if len(text) <= 100 else json.dumps(content, indent=2, ensure_ascii=False).splitlines()
 
 
-async def read_tree(registry: Registry, path: str, *, is_recursive: bool) -> list[ShownNode]:
+async def read_tree(nodes: Nodes, path: str, *, is_recursive: bool) -> list[ShownNode]:
     """A node and, if wanted, all below it, each before its children. Raises NoNode for the first; what goes meanwhile is left out."""
-    first = ShownNode(path=path, node=await registry.get(path), children=tuple(await registry.children(path)))
-    return [first, *(await _read_below(registry, first) if is_recursive else [])]
+    first = ShownNode(path=path, node=await nodes.get(path), children=tuple(await nodes.children(path)))
+    return [first, *(await _read_below(nodes, first) if is_recursive else [])]
 
 
-async def _read_below(registry: Registry, parent: ShownNode) -> list[ShownNode]:
+async def _read_below(nodes: Nodes, parent: ShownNode) -> list[ShownNode]:
     found: list[ShownNode] = []
     base = "" if parent.path == "/" else parent.path
     for start in range(0, len(parent.children), _NODES_AT_ONCE):
         paths = [f"{base}/{name}" for name in parent.children[start : start + _NODES_AT_ONCE]]
-        for path, node in zip(paths, await registry.get_many(paths), strict=True):
+        for path, node in zip(paths, await nodes.get_many(paths), strict=True):
             if node is not None:
-                shown = ShownNode(path=path, node=node, children=await _children(registry, path, node))
-                found += [shown, *await _read_below(registry, shown)]
+                shown = ShownNode(path=path, node=node, children=await _children(nodes, path, node))
+                found += [shown, *await _read_below(nodes, shown)]
     return found
 
 
-async def _children(registry: Registry, path: str, node: Node) -> tuple[str, ...]:
+async def _children(nodes: Nodes, path: str, node: Node) -> tuple[str, ...]:
     if node.is_ephemeral:
         return ()
     try:
-        return tuple(await registry.children(path))
+        return tuple(await nodes.children(path))
     except NoNode:
         return ()
 
