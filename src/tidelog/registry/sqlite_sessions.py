@@ -21,6 +21,7 @@ from tidelog.registry.protocol import SessionId
 
 POLL_MS: Final = 100.0
 GAP_MS_MAX: Final = 5 * POLL_MS  # what counts of the time between two looks: our own pauses prove nothing about others
+_LOOKS_MIN: Final = 10  # that see nobody beat before a session is over, however slowly they follow each other
 
 _STAMP: Final = struct.Struct("<dQ")  # the owner's monotonic clock, the session's timeout in ms
 
@@ -161,8 +162,11 @@ def _has_timed_out(neighbour: _Neighbour, descriptor: int, elapsed_ms: float) ->
     if stamp != neighbour.stamp:
         neighbour.stamp, neighbour.silent_ms = stamp, 0.0
         return False
-    neighbour.silent_ms += elapsed_ms
-    return len(stamp) == _STAMP.size and neighbour.silent_ms >= _STAMP.unpack(stamp)[1]
+    if len(stamp) != _STAMP.size:
+        return False
+    timeout_ms = _STAMP.unpack(stamp)[1]
+    neighbour.silent_ms += min(elapsed_ms, timeout_ms / _LOOKS_MIN)
+    return bool(neighbour.silent_ms >= timeout_ms)
 
 
 def _is_locked_by_us(descriptor: int) -> bool:

@@ -1,0 +1,228 @@
+"""A file that is locked, full, damaged or cut off in the middle of a commit, while sessions are held in it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from tidelog.registry import Create, Registry, RegistryUnavailable, SessionExpired, Set
+from tidelog.registry.sqlite import CALLS_MAX, LOCK_TIMEOUT_MS, SqliteRegistry
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "registry.sqlite"
+
+
+def tell(path: Path, story: Callable[[SqliteRegistry], Awaitable[T]], *, session_timeout_ms: int = 9_000) -> T:
+    """A story with one session and a node in which an epoch is kept."""
+
+    async def session() -> T:
+        registry = SqliteRegistry(str(path), session_timeout_ms=session_timeout_ms)
+        await registry.open_session()
+        if not await registry.exists("/epoch"):
+            await registry.create("/epoch", b"0")
+        async with asyncio.timeout(30):
+            told = await story(registry)
+        await registry.close()
+        return told
+
+    return asyncio.run(session())
+
+
+class Intruder:
+    """Another program that keeps the file's write lock."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def go(self) -> None:
+        self._connection.execute("ROLLBACK")
+        self._connection.close()
+
+
+async def latest_turn_ms(until: asyncio.Future[T]) -> float:
+    """The longest time for which the loop did not come back to us."""
+    loop = asyncio.get_running_loop()
+    worst_ms, before = 0.0, loop.time()
+    while not until.done():
+        await asyncio.wait([until], timeout=0.002)
+        worst_ms, before = max(worst_ms, (loop.time() - before) * 1000), loop.time()
+    return worst_ms
+
+
+async def wait_for_a_lock(path: Path, registry: Registry, duration_s: float) -> float:
+    intruder = Intruder(path)
+    asyncio.get_running_loop().call_later(duration_s, intruder.go)
+    write = asyncio.ensure_future(registry.set("/epoch", b"1", version=0))
+    worst_ms = await latest_turn_ms(write)
+    assert write.result() == 1
+    return worst_ms
+
+
+def test_write_outlasts_a_short_lock_without_holding_the_loop(path: Path) -> None:
+    assert LOCK_TIMEOUT_MS > 5_000
+    assert tell(path, lambda registry: wait_for_a_lock(path, registry, 0.1)) < 100
+
+
+@pytest.mark.proof
+def test_write_outlasts_a_lock_of_five_seconds_without_holding_the_loop(path: Path) -> None:
+    assert tell(path, lambda registry: wait_for_a_lock(path, registry, 5)) < 100
+
+
+@pytest.mark.slow
+def test_lock_longer_than_the_timeout_ends_no_session(path: Path) -> None:
+    async def story(registry: SqliteRegistry) -> None:
+        other = SqliteRegistry(str(path), session_timeout_ms=500, lock_timeout_ms=100)
+        await other.open_session()
+        intruder = Intruder(path)
+        for _ in range(12):
+            with pytest.raises(RegistryUnavailable) as refused:
+                await other.set("/epoch", b"1")
+            assert refused.value.may_pass
+        intruder.go()
+        await registry.set("/epoch", b"2")
+        await other.set("/epoch", b"3")
+        await other.close()
+
+    tell(path, story, session_timeout_ms=500)
+
+
+@pytest.mark.slow
+def test_waiting_calls_are_bounded_and_the_rest_is_told(path: Path) -> None:
+    async def story(registry: SqliteRegistry) -> tuple[int, int]:
+        intruder = Intruder(path)
+        first = asyncio.ensure_future(registry.set("/epoch", b"1"))
+        calls = [asyncio.ensure_future(registry.exists("/epoch")) for _ in range(CALLS_MAX + 10)]
+        await asyncio.wait([calls[-1]])
+        intruder.go()
+        await first
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        refused = [outcome for outcome in outcomes if isinstance(outcome, RegistryUnavailable)]
+        assert all(each.may_pass for each in refused)
+        return len(refused), outcomes.count(True)
+
+    assert tell(path, story) == (11, CALLS_MAX - 1)
+
+
+def test_damage_found_in_use_ends_the_session_and_is_told_at_the_next(path: Path) -> None:
+    async def story(registry: SqliteRegistry) -> None:
+        await registry.multi([Create(f"/n{number}", bytes(900)) for number in range(200)])
+        checkpoint = sqlite3.connect(path, isolation_level=None)
+        checkpoint.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        checkpoint.close()
+        descriptor = os.open(path, os.O_RDWR)
+        os.pwrite(descriptor, b"\xa5" * (os.fstat(descriptor).st_size - 4096), 4096)
+        os.fsync(descriptor)
+        other = SqliteRegistry(str(path))
+        with pytest.raises(RegistryUnavailable, match=r"corrupt|malformed"):
+            await other.open_session()
+        await other.close()
+        with pytest.raises((RegistryUnavailable, SessionExpired)):
+            await registry.multi([Set(f"/n{number}", bytes(5000)) for number in range(200)])
+        await registry.ended()
+        with pytest.raises(RegistryUnavailable, match=r"corrupt|malformed"):
+            await registry.open_session()
+        os.close(descriptor)
+
+    tell(path, story)
+
+
+def frames_of(wal: bytes) -> list[int]:
+    """Where each frame of a write-ahead log ends: a header of 32 bytes, then frames of a page and 24 bytes."""
+    [page_bytes] = struct.unpack(">I", wal[8:12])
+    return list(range(32, len(wal) + 1, page_bytes + 24))
+
+
+def epoch_in(directory: Path, content: bytes, wal: bytes) -> int:
+    directory.mkdir()
+    copy = directory / "registry.sqlite"
+    copy.write_bytes(content)
+    Path(f"{copy}-wal").write_bytes(wal)
+
+    async def read(registry: Registry) -> int:
+        return int((await registry.get("/epoch")).data)
+
+    epoch = tell(copy, read)
+    shutil.rmtree(directory)
+    return epoch
+
+
+@pytest.mark.slow
+def test_power_cut_anywhere_in_the_log_leaves_a_committed_prefix(path: Path, tmp_path: Path) -> None:
+    wals: list[bytes] = []  # the log when the epoch of this number was answered
+
+    def note() -> None:
+        wals.append(Path(f"{path}-wal").read_bytes())
+
+    async def climb(registry: Registry) -> None:
+        note()
+        for epoch in range(1, 9):
+            await registry.set("/epoch", b"%d" % epoch)
+            note()
+
+    tell(path, lambda registry: registry.exists("/epoch"))
+    content = path.read_bytes()
+    tell(path, climb)
+    seen: list[int] = []
+    for cut in [cut for end in frames_of(wals[-1]) for cut in (end - 1000, end) if cut >= 0]:
+        epoch = epoch_in(tmp_path / "cut", content, wals[-1][:cut])
+        assert epoch >= sum(len(wal) <= cut for wal in wals[1:]), f"cut at {cut}"
+        seen.append(epoch)
+    assert seen == sorted(seen)
+    assert set(seen) == set(range(9))
+
+
+FILLS_THE_DISK = """
+import asyncio, os, sys
+from tidelog.registry import RegistryUnavailable
+from tidelog.registry.sqlite import SqliteRegistry
+async def main(directory):
+    ballast = os.path.join(directory, "ballast")
+    with open(ballast, "wb") as file:
+        file.write(bytes(200_000))
+    registry = SqliteRegistry(os.path.join(directory, "registry.sqlite"))
+    await registry.open_session()
+    await registry.create("/epoch", b"0")
+    session_id, written = registry.session_id, 0
+    try:
+        while True:
+            await registry.set("/epoch", b"%d" % (written + 1) + bytes(30_000))
+            written += 1
+    except RegistryUnavailable as full:
+        assert full.may_pass and "full" in full.reason, full.reason
+    assert (await registry.get("/epoch")).data.rstrip(bytes(1)) == b"%d" % written
+    os.unlink(ballast)
+    await registry.set("/epoch", b"%d" % (written + 1))
+    assert registry.session_id == session_id and written > 0
+    await registry.close()
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_full_disk_refuses_writes_whole_and_is_used_again_when_there_is_room(tmp_path: Path) -> None:
+    mount = f"mount -t tmpfs -o size=600k tmpfs {tmp_path}"
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
+    try:
+        can_mount = subprocess.run([*command, mount], check=False, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        can_mount = False
+    if not can_mount:
+        pytest.skip("a small file system cannot be mounted here")
+    run = [*command, f'{mount} && "$0" -c "$1" {tmp_path}', sys.executable, FILLS_THE_DISK]
+    done = subprocess.run(run, check=False, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
