@@ -10,7 +10,6 @@ with TcpLink(port) as link:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Self
@@ -23,7 +22,8 @@ class TcpLink:
         self._target = port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._passes = asyncio.Event()
+        self._there = asyncio.Event()  # set while what is sent passes
+        self._back = asyncio.Event()  # and what is answered
         self._server: asyncio.Server | None = None
         self._ends: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -45,21 +45,31 @@ class TcpLink:
         self._thread.join(10)
         self._loop.close()
 
+    @property
+    def is_used(self) -> bool:
+        """Whether somebody is connected."""
+        return bool(self._ends)
+
     def cut(self) -> None:
         """What is sent is lost in silence; connecting still works, as with a server that hangs."""
-        self._call(self._passes.clear)
+        self._call(self._there.clear, self._back.clear)
+
+    def cut_answers(self) -> None:
+        """What is sent arrives, what comes back is lost in silence."""
+        self._call(self._back.clear)
 
     def mend(self) -> None:
         """Connections made from now on pass; those of before the cut stay lost."""
         self.reset()
-        self._call(self._passes.set)
+        self._call(self._there.set, self._back.set)
 
     def reset(self) -> None:
         """Disconnect everybody."""
         self._do(self._disconnect())
 
     async def _open(self) -> None:
-        self._passes.set()
+        self._there.set()
+        self._back.set()
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
 
     async def _close(self) -> None:
@@ -81,28 +91,35 @@ class TcpLink:
         assert task is not None
         self._tasks.add(task)
         self._ends.add(writer)
+        far_writer = None
         try:
-            await self._passes.wait()
+            await self._there.wait()
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
             self._ends.add(far_writer)
-            await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+            await asyncio.gather(
+                self._pass(reader, far_writer, self._there), self._pass(far_reader, writer, self._back)
+            )
         except (OSError, asyncio.CancelledError):
             writer.transport.abort()
         finally:
+            self._ends.discard(writer)
+            if far_writer is not None:
+                self._ends.discard(far_writer)
+                far_writer.transport.abort()
             self._tasks.discard(task)
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: asyncio.Event) -> None:
         while piece := await reader.read(1 << 16):
-            await self._passes.wait()
+            await passes.wait()
             writer.write(piece)
             await writer.drain()
-        await self._passes.wait()
-        with contextlib.suppress(OSError, RuntimeError):
-            writer.close()
+        await passes.wait()
+        writer.close()
 
-    def _call(self, what: Callable[[], object]) -> None:
+    def _call(self, *whats: Callable[[], object]) -> None:
         async def call() -> None:
-            what()
+            for what in whats:
+                what()
 
         self._do(call())
 

@@ -179,6 +179,14 @@ class ZooKeeperEnsemble:
         if is_awaited:
             self.wait_serving([index])
 
+    def heal(self) -> None:
+        """Every member runs and serves."""
+        for member in self._members:
+            member.send(signal.SIGCONT)
+            if not member.is_running:
+                member.start()
+        self.wait_serving()
+
     def modes(self) -> list[str | None]:
         """What each member says it is."""
         return [member.mode() for member in self._members]

@@ -39,7 +39,9 @@ OTHER_DEFAULTS = {
     "queued.max.request.bytes": "unbounded there; here a flood of half-sent requests meets a bound by default",
     "node.id": "required there; here one is generated",
 }
-OF_KAFKA_3 = {"reserved.broker.max.id"}  # Kafka 4 generates no broker ids.
+OF_KAFKA_3 = {  # Kafka 4 generates no broker ids, and has no ZooKeeper
+    *("reserved.broker.max.id", "zookeeper.connect", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms"),
+}
 
 
 def fields_of_settings() -> Iterator[tuple[str, Setting]]:

@@ -68,7 +68,7 @@ class BrokerConfig(ReplicationConfig):
     registry_path: str | None = setting(
         "tidelog.registry.path", optional_text("a file name"), "",
         "The SQLite file all brokers of this machine share; empty puts registry.sqlite beside the first log directory.",
-        read_by="cli.serving"
+        read_by="cli.registry"
     )
     listeners: tuple[Listener, ...] = setting(
         "listeners", LISTENERS, "PLAINTEXT://:9092", "The addresses to bind.", read_by="broker.broker"

@@ -5,12 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.config.kinds import BOOLEAN, LONG_MAX, integer, long, one_of, optional_text
+from tidelog.config.kinds import BOOLEAN, LONG_MAX, Kind, ValueType, integer, long, one_of, optional_text
 from tidelog.config.settings import setting
 
 LEADER_EPOCH: Final = "leader-epoch"
 HIGH_WATERMARK: Final = "high-watermark"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+NO_AUTH: Final = "none"
+DIGEST: Final = "digest"  # ZooKeeper's own scheme of users and passwords
+DIGEST_MD5: Final = "DIGEST-MD5"  # SASL with a password
+GSSAPI: Final = "GSSAPI"  # SASL with a Kerberos ticket
+ZOOKEEPER_MECHANISMS: Final = (DIGEST, DIGEST_MD5, GSSAPI)
+
+SECRET: Final[Kind[str | None]] = Kind(
+    value_type=ValueType.PASSWORD,
+    accepted="a text that is shown to nobody",
+    parse=lambda text: text or None,
+    render=lambda value: value or "",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +46,40 @@ class ReplicationConfig:
     registry_session_timeout_ms: int = setting(
         "tidelog.registry.session.timeout.ms", integer(100), "9000",
         "How long the brokers of a machine wait for one that is alive but silent; a dead one is noticed at once.", read_by="cli.registry"
+    )
+
+    zookeeper_tls_enable: bool = setting(
+        "tidelog.zookeeper.tls.enable", BOOLEAN, "false", "Speak TLS with ZooKeeper.", read_by="cli.registry"
+    )
+    zookeeper_tls_ca_file: str | None = setting(
+        "tidelog.zookeeper.tls.ca.file", optional_text("a PEM file"), "",
+        "Certificates that vouch for the members, besides those of the system.", read_by="cli.registry"
+    )
+    zookeeper_tls_certificate_file: str | None = setting(
+        "tidelog.zookeeper.tls.certificate.file", optional_text("a PEM file"), "",
+        "Our own certificate, where members ask for one.", read_by="cli.registry"
+    )
+    zookeeper_tls_key_file: str | None = setting(
+        "tidelog.zookeeper.tls.key.file", optional_text("a PEM file"), "",
+        "Its key; empty if the certificate's file holds it, too.", read_by="cli.registry"
+    )
+    zookeeper_tls_key_password: str | None = setting(
+        "tidelog.zookeeper.tls.key.password", SECRET, "", "The password of the key's file.", read_by="cli.registry"
+    )
+    zookeeper_tls_verify: bool = setting(
+        "tidelog.zookeeper.tls.verify", BOOLEAN, "true",
+        "Demand certificates that we trust and that are for the hosts in zookeeper.connect.", read_by="cli.registry"
+    )
+    zookeeper_auth_mechanism: str = setting(
+        "tidelog.zookeeper.auth.mechanism", one_of(NO_AUTH, *ZOOKEEPER_MECHANISMS), NO_AUTH,
+        "Who we are for ZooKeeper: nobody, a user of its digest scheme, or of SASL with a password (DIGEST-MD5) or a ticket (GSSAPI).",
+        read_by="cli.registry"
+    )
+    zookeeper_auth_username: str | None = setting(
+        "tidelog.zookeeper.auth.username", optional_text("a name"), "", "The user.", read_by="cli.registry"
+    )
+    zookeeper_auth_password: str | None = setting(
+        "tidelog.zookeeper.auth.password", SECRET, "", "Its password.", read_by="cli.registry"
     )
 
     # Followers.

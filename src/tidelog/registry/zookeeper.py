@@ -28,8 +28,8 @@ from tidelog.registry.zookeeper_multi import (
     outcomes_of,
     refusal,
 )
-from tidelog.registry.zookeeper_options import Ensemble, ZooKeeperOptions
-from tidelog.registry.zookeeper_session import ZooKeeperSession
+from tidelog.registry.zookeeper_options import REQUEST_BYTES_MAX, Ensemble, ZooKeeperOptions
+from tidelog.registry.zookeeper_session import ZooKeeperSession, is_lasting, words_of
 from tidelog.registry.zookeeper_watch import ZooKeeperWatch
 
 NODES_PER_READ: Final = 250
@@ -146,8 +146,8 @@ class ZooKeeperRegistry:
         if not operations:
             return []
         request = MultiRequest(operations, self._ensemble.outside)
-        if len(request) > (allowed := self._options.request_bytes_max):
-            raise BadRequest(operations[0].path, f"{len(request)} bytes in one multi, {allowed} are allowed")
+        if len(request) > REQUEST_BYTES_MAX:
+            raise BadRequest(operations[0].path, f"{len(request)} bytes in one multi, {REQUEST_BYTES_MAX} are allowed")
         checked = only_checked(operations)
         reading = [ReadRequest([self._ensemble.outside(path) for path in checked.values()])] if checked else []
         results, *found = await session.requests([request, *reading])
@@ -246,4 +246,4 @@ def _about(path: str, error: ZookeeperError) -> RegistryError | RegistryUnavaila
         return NoNode(path)
     if isinstance(error, BadArgumentsError):
         return BadRequest(path, "refused by ZooKeeper")
-    return RegistryUnavailable(path, f"{type(error).__name__} {error}".strip(), may_pass=False)
+    return RegistryUnavailable(path, words_of(error), may_pass=not is_lasting(error))

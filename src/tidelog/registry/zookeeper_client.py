@@ -19,7 +19,8 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState, KeeperState
 
-from tidelog.registry.zookeeper_options import DIGEST, ZooKeeperOptions
+from tidelog.config.replication import DIGEST
+from tidelog.registry.zookeeper_options import ZooKeeperOptions
 
 _RETRY: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 

@@ -9,11 +9,6 @@ from typing import Final
 from tidelog.registry import tree
 from tidelog.registry.errors import BadRequest, RegistryUnavailable
 
-DIGEST: Final = "digest"  # ZooKeeper's own user:password scheme
-DIGEST_MD5: Final = "DIGEST-MD5"  # SASL with a password
-GSSAPI: Final = "GSSAPI"  # SASL with a Kerberos ticket
-MECHANISMS: Final = (DIGEST, DIGEST_MD5, GSSAPI)
-
 _ADDRESS: Final = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+)(?::([0-9]{1,5}))?")
 
 REQUEST_BYTES_MAX: Final = 0xFFFFF  # a server's own default, jute.maxbuffer: it hangs up on who sends more
@@ -29,10 +24,9 @@ class ZooKeeperOptions:
     key_file: str | None = None
     key_password: str | None = field(default=None, repr=False)
     verifies: bool = True  # the members' certificates, and that they are for the names we connect to
-    mechanism: str | None = None
+    mechanism: str | None = None  # one of config.replication.ZOOKEEPER_MECHANISMS
     username: str | None = None
     password: str | None = field(default=None, repr=False)
-    request_bytes_max: int = REQUEST_BYTES_MAX  # raise it together with jute.maxbuffer of the servers
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,11 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import Sync
 from kazoo.protocol.states import KeeperState
 
+from tidelog.config.replication import DIGEST
 from tidelog.registry.errors import RegistryUnavailable, SessionExpired
 from tidelog.registry.protocol import SessionId
 from tidelog.registry.zookeeper_client import OneSessionClient, Reply, hand_over, in_daemon
-from tidelog.registry.zookeeper_options import DIGEST, Ensemble, ZooKeeperOptions
+from tidelog.registry.zookeeper_options import Ensemble, ZooKeeperOptions
 from tidelog.runtime.logs import fields
 
 IN_FLIGHT_MAX: Final = 128  # kazoo is woken through a socket pair, whose buffer would hold up the loop at about 270
@@ -190,19 +191,21 @@ class ZooKeeperSession:
         if isinstance(error, SessionExpiredError) and self.is_over:
             self._expire("the session has expired")
             return SessionExpired("/", self._why_over)
-        return self._unavailable(_words(error), may_pass=not _is_lasting(error))
+        return self._unavailable(words_of(error), may_pass=not is_lasting(error))
 
     def _unavailable(self, reason: str, *, may_pass: bool = True) -> RegistryUnavailable:
         return RegistryUnavailable(self._hosts, reason, may_pass=may_pass)
 
 
-def _words(error: ZookeeperError) -> str:
+def words_of(error: ZookeeperError) -> str:
+    """For an operator."""
     names = {"ConnectionLoss": "the connection was lost", "NoAuthError": "no permission"}
     name = type(error).__name__
     return names.get(name) or f"{name} {error}".strip()
 
 
-def _is_lasting(error: ZookeeperError) -> bool:
+def is_lasting(error: ZookeeperError) -> bool:
+    """Whether asking again would be answered the same."""
     return type(error).__name__ in {"NoAuthError", "InvalidACLError", "UnimplementedError", "MarshallingError"}
 
 

@@ -1,0 +1,56 @@
+"""Which registry a broker's settings mean: a ZooKeeper ensemble, or a file that the brokers of this machine share."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from tidelog.cli.failure import CommandFailed, WrongUsage
+from tidelog.config import BrokerConfig
+from tidelog.config.replication import GSSAPI, NO_AUTH
+from tidelog.registry import Registry
+from tidelog.registry.sqlite import SqliteRegistry
+from tidelog.registry.zookeeper_options import ZooKeeperOptions
+
+
+def open_registry(config: BrokerConfig) -> Registry:
+    """A handle on the registry, without a session yet. Raises CommandFailed, or RegistryUnavailable for a malformed address."""
+    if config.zookeeper_connect is None:
+        return SqliteRegistry(str(registry_path(config)), session_timeout_ms=config.registry_session_timeout_ms)
+    options = zookeeper_options(config)
+    if importlib.util.find_spec("kazoo") is None:
+        raise CommandFailed("zookeeper.connect is set, but kazoo is not installed: pip install 'tidelog[zookeeper]'")
+    # Only now: a broker with an embedded registry neither needs nor loads it.
+    from tidelog.registry.zookeeper import ZooKeeperRegistry
+
+    return ZooKeeperRegistry(
+        config.zookeeper_connect,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+        options=options,
+    )
+
+
+def registry_path(config: BrokerConfig) -> Path:
+    """Where the embedded registry is."""
+    return Path(config.registry_path) if config.registry_path else Path(config.log_dirs[0]).parent / "registry.sqlite"
+
+
+def zookeeper_options(config: BrokerConfig) -> ZooKeeperOptions:
+    """TLS and credentials. Raises WrongUsage if they are incomplete."""
+    mechanism = None if config.zookeeper_auth_mechanism == NO_AUTH else config.zookeeper_auth_mechanism
+    has_password = config.zookeeper_auth_username is not None and config.zookeeper_auth_password is not None
+    if mechanism not in (None, GSSAPI) and not has_password:
+        names = "tidelog.zookeeper.auth.username and tidelog.zookeeper.auth.password"
+        raise WrongUsage(f"tidelog.zookeeper.auth.mechanism={mechanism} needs {names}")
+    return ZooKeeperOptions(
+        is_tls=config.zookeeper_tls_enable,
+        ca_file=config.zookeeper_tls_ca_file,
+        certificate_file=config.zookeeper_tls_certificate_file,
+        key_file=config.zookeeper_tls_key_file,
+        key_password=config.zookeeper_tls_key_password,
+        verifies=config.zookeeper_tls_verify,
+        mechanism=mechanism,
+        username=config.zookeeper_auth_username,
+        password=config.zookeeper_auth_password,
+    )
