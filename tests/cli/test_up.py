@@ -40,9 +40,9 @@ def test_x_wins_over_options_and_options_over_the_file(tmp_path: Path) -> None:
     assert properties["log.retention.hours"] == "1"
 
 
-def test_more_than_one_broker_is_refused_with_the_reason() -> None:
-    with pytest.raises(WrongUsage, match="this version runs one broker"):
-        plan("--brokers", "3")
+def test_zookeeper_is_where_the_option_says() -> None:
+    config = BrokerConfig.from_properties(plan("--registry", "zookeeper://a:1,b:2/x").properties)
+    assert config.zookeeper_connect == "a:1,b:2/x"
 
 
 def test_an_unreadable_config_file_is_named() -> None:

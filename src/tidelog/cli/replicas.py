@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import io
 import shutil
 import sys
@@ -43,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def _replicas(options: argparse.Namespace, cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> int:
+    import asyncio
+
     from tidelog.cli.describing import chosen_partitions
     from tidelog.client import Admin
     from tidelog.client.errors import ClientError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -120,6 +119,8 @@ async def _move(admin: Admin, wanted: Wanted, options: argparse.Namespace) -> in
 
 async def _wait(admin: Admin, partitions: Sequence[TopicPartition], *, is_quiet: bool) -> None:
     """Return when none of these is moving any more; Ctrl-C leaves them moving."""
+    import asyncio
+
     while moving := await admin.list_reassignments(partitions):
         if not is_quiet:
             sys.stderr.write(f"{_ERASE}{len(partitions) - len(moving)} of {len(partitions)} partitions moved")
