@@ -22,7 +22,8 @@ $(STAMP): pyproject.toml constraints.txt
 		echo "Tidelog needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing pinned dependencies into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling editables
+	@# What is built here, or builds itself (pyspark): the next line builds in this environment only.
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling editables pyspark
 	@$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt --editable '.[dev,clients]'
 	@touch $@
 
