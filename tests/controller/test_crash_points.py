@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 
 import pytest
 
+from tests.controller.channels import RecordedChannels, unheard
 from tidelog.config import BrokerConfig
 from tidelog.controller import (
     ClusterImage,
@@ -41,8 +42,10 @@ def a_store() -> SimulatedRegistryStore:
 
 
 def on(registry: SimulatedRegistry, images: list[ClusterImage] | None = None) -> ControllerService:
-    publish = (images if images is not None else []).append
-    return ControllerService(CONFIG, registry, SimulatedRandomness("s"), SimulatedClock(), publish)
+    channels = RecordedChannels(images)
+    return ControllerService(
+        CONFIG, registry, SimulatedRandomness("s"), SimulatedClock(), channels, on_registered=unheard
+    )
 
 
 async def create(service: ControllerService) -> list[TopicResult]:

@@ -13,14 +13,16 @@ from tidelog.controller import (
     Controller,
     CreateTopics,
     DeleteTopics,
-    ElectLeaders,
     NewTopic,
     PartitionState,
+    Reconsider,
     TopicResult,
 )
 from tidelog.controller.layout import encode_uuid
-from tidelog.model import ErrorCode
+from tidelog.model import ErrorCode, TopicPartition
 from tidelog.registry import Create, Set
+
+T0 = TopicPartition("t", 0)
 
 
 def created(deciding: Controller, *topics: NewTopic) -> list[TopicResult]:
@@ -254,12 +256,12 @@ def test_deletion_can_be_disabled() -> None:
 
 def elected(before: PartitionState, *, brokers: int, configs: Mapping[str, str] | None = None) -> PartitionState:
     deciding = controller(topic("t", before, configs=configs), brokers=brokers)
-    return deciding.decide(ElectLeaders()).image.topics["t"].partitions[0]
+    return deciding.decide(Reconsider(partitions=[T0])).image.topics["t"].partitions[0]
 
 
 def test_restart_of_the_leader_is_an_election() -> None:
     before = state((1,), epoch=3)
-    decision = controller(topic("t", before)).decide(ElectLeaders(restarted=frozenset({1})))
+    decision = controller(topic("t", before)).decide(Reconsider(partitions=[T0], restarted=frozenset({1})))
     after = decision.image.topics["t"].partitions[0]
     assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 4, before.partition_epoch + 1)
     [[operation]] = decision.writes
@@ -270,7 +272,7 @@ def test_restart_of_the_leader_is_an_election() -> None:
 
 def test_live_leader_is_left_alone() -> None:
     deciding = controller(topic("t", state((1, 2))), brokers=2)
-    decision = deciding.decide(ElectLeaders(restarted=frozenset({2})))
+    decision = deciding.decide(Reconsider(partitions=[T0]))
     assert (list(decision.writes), decision.image) == ([], deciding.image)
 
 

@@ -47,6 +47,7 @@ def test_broker_node() -> None:
         "timestamp": "5",
         "rack": "r1",
         "features": {},
+        "tidelog": {"intact": True},
     }
     broker = layout.decode_broker(1, Node(data=content, version=0, czxid=77))
     assert (broker.broker_epoch, broker.rack, broker.endpoints["TLS"]) == (77, "r1", Listener("TLS", "h", 9093))
@@ -65,7 +66,7 @@ def test_broker_without_plaintext_listener_has_no_host() -> None:
 
 
 def test_topic_node() -> None:
-    content = layout.encode_topic(TOPIC_ID, {0: (1, 2), 1: (2, 1)})
+    content = layout.encode_topic(TOPIC_ID, {0: state((1, 2)), 1: state((2, 1))})
     assert content == (
         b'{"version":3,"partitions":{"0":[1,2],"1":[2,1]},"adding_replicas":{},"removing_replicas":{},'
         b'"topic_id":"ERERESIiQzOERFVVVVVVVQ"}'

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from tests.controller.channels import RecordedChannels, unheard
 from tidelog.config import BrokerConfig, Listener
 from tidelog.controller import (
     ALL_BROKERS,
@@ -22,7 +23,6 @@ from tidelog.controller import (
     MalformedNode,
     NewTopic,
 )
-from tidelog.controller.reign import ControllerElsewhere
 from tidelog.controller.service import BrokerIdTaken, ControllerService
 from tidelog.model import ApiError, ErrorCode
 from tidelog.registry import Registry
@@ -56,7 +56,12 @@ class Site:
     def service(self, config: BrokerConfig = CONFIG, registry: Registry | None = None) -> ControllerService:
         seed = f"service {len(self._services)}"
         service = ControllerService(
-            config, registry or self._handle(), SimulatedRandomness(seed), self.clock, self.images.append
+            config,
+            registry or self._handle(),
+            SimulatedRandomness(seed),
+            self.clock,
+            RecordedChannels(self.images),
+            on_registered=unheard,
         )
         self._services.append(service)
         return service
@@ -273,16 +278,26 @@ def test_generated_broker_ids_lie_above_the_reserved_ones_and_differ(site: Site)
     assert [site.run(service.generate_broker_id()), site.run(service.generate_broker_id())] == [1001, 1002]
 
 
-def test_broker_id_of_a_live_broker_is_refused(site: Site) -> None:
+def test_broker_id_of_a_live_broker_elsewhere_is_refused_at_once(site: Site) -> None:
+    site.started()
+    elsewhere = dataclasses.replace(CONFIG, listeners=(Listener("PLAINTEXT", "localhost", 9999),))
+    with pytest.raises(BrokerIdTaken, match="broker id 1 is registered by another live broker"):
+        site.started(elsewhere)
+
+
+def test_broker_id_of_a_live_broker_at_our_place_is_refused_when_no_session_could_last_longer(site: Site) -> None:
     site.started()
     with pytest.raises(BrokerIdTaken, match="broker id 1 is registered by another live broker"):
-        site.started()
+        site.started(dataclasses.replace(CONFIG, registry_session_timeout_ms=10))
 
 
 def test_second_broker_finds_the_controller_elsewhere(site: Site) -> None:
-    site.started()
-    with pytest.raises(ControllerElsewhere, match="broker 1 is the controller"):
-        site.started(dataclasses.replace(CONFIG, broker_id=2))
+    first = site.started()
+    second = site.started(dataclasses.replace(CONFIG, broker_id=2))
+    assert [(one.is_active, one.controller_id) for one in (first, second)] == [(True, 1), (False, 1)]
+    [result] = site.run(second.create_topics([NewTopic(name="t")]))
+    assert result.error is not None
+    assert result.error.code is ErrorCode.NOT_CONTROLLER
 
 
 def test_controller_that_slept_through_an_election_changes_nothing(site: Site) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from tidelog.config import Listener, parse_listener
-from tidelog.controller.image import BrokerImage, PartitionState
+from tidelog.controller.image import BrokerEpoch, BrokerImage, PartitionState
+from tidelog.controller.nodes import Json, Reader, encode, index_of, integers
+from tidelog.controller.nodes import MalformedNode as MalformedNode  # part of what this module tells
+from tidelog.controller.placement import Assignment
 from tidelog.model import BrokerId, ProducerId, TimestampMs, TopicId
 from tidelog.registry import Node
-
-Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
@@ -28,6 +28,8 @@ BROKER_CONFIGS: Final = "/config/brokers"
 CONFIG_CHANGES: Final = "/config/changes"
 DELETIONS: Final = "/admin/delete_topics"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+INCARNATIONS: Final = "/tidelog/incarnations"
+KNOWN_EPOCHS: Final = "/tidelog/known_epochs"
 
 PERSISTENT_PATHS: Final = (
     "/admin",
@@ -47,24 +49,23 @@ PERSISTENT_PATHS: Final = (
     "/isr_change_notification",
     PRODUCER_ID_BLOCK,
     "/log_dir_event_notification",
+    "/tidelog",
+    INCARNATIONS,
+    KNOWN_EPOCHS,
 )
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
 
 
-class MalformedNode(Exception):
-    """A node holds something that neither Kafka nor we have written; starting on it would be guessing."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"registry node {path}: {reason}")
-        self.path = path
-        self.reason = reason
-
-
 def broker_path(broker_id: BrokerId) -> str:
     """Where a live broker is registered."""
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def incarnation_path(broker_id: BrokerId) -> str:
+    """Where the epoch is remembered under which a broker last registered."""
+    return f"{INCARNATIONS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
@@ -117,12 +118,12 @@ def decode_uuid(path: str, text: str) -> UUID:
 
 def encode_controller(broker_id: BrokerId, now_ms: TimestampMs) -> bytes:
     """The content of /controller."""
-    return _encode({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+    return encode({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
 
 
 def decode_controller(node: Node) -> BrokerId:
     """Who holds /controller."""
-    return _Reader(CONTROLLER, node).integer("brokerid")
+    return Reader(CONTROLLER, node).integer("brokerid")
 
 
 def decode_controller_epoch(node: Node) -> int:
@@ -134,12 +135,12 @@ def decode_controller_epoch(node: Node) -> int:
 
 def encode_cluster_id(cluster_id: str) -> bytes:
     """The content of /cluster/id."""
-    return _encode({"version": "1", "id": cluster_id})
+    return encode({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(node: Node) -> str:
     """The cluster's name for itself."""
-    return _Reader(CLUSTER_ID, node).text("id")
+    return Reader(CLUSTER_ID, node).text("id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +152,7 @@ class Registration:
     security_protocols: Mapping[str, str]  # by listener name
     rack: str | None
     registered_ms: TimestampMs
+    is_intact: bool = True  # it comes back with all that it knew before
 
 
 def encode_broker(registration: Registration) -> bytes:
@@ -166,16 +168,17 @@ def encode_broker(registration: Registration) -> bytes:
         "jmx_port": -1,
         "timestamp": str(registration.registered_ms),
         "features": {},
+        "tidelog": {"intact": registration.is_intact},
     }
     if registration.rack is not None:
         content["rack"] = registration.rack
-    return _encode(content)
+    return encode(content)
 
 
 def decode_broker(broker_id: BrokerId, node: Node) -> BrokerImage:
     """A registered broker; its epoch is the id of the transaction that registered it."""
     path = broker_path(broker_id)
-    reader = _Reader(path, node)
+    reader = Reader(path, node)
     try:
         endpoints = [parse_listener(text) for text in reader.texts("endpoints")]
     except ValueError as error:
@@ -185,7 +188,31 @@ def decode_broker(broker_id: BrokerId, node: Node) -> BrokerImage:
         broker_epoch=node.czxid,
         endpoints={endpoint.name: endpoint for endpoint in endpoints},
         rack=reader.text("rack") if reader.has("rack") else None,
+        is_intact=not reader.has("tidelog") or reader.mapping("tidelog").get("intact") is not False,
     )
+
+
+def encode_incarnation(broker_epoch: BrokerEpoch) -> bytes:
+    """The content of /tidelog/incarnations/N."""
+    return encode({"version": 1, "broker_epoch": broker_epoch})
+
+
+def decode_incarnation(broker_id: BrokerId, node: Node) -> BrokerEpoch:
+    """The epoch under which a broker last registered."""
+    return Reader(incarnation_path(broker_id), node).integer("broker_epoch")
+
+
+def encode_known_epochs(epochs: Mapping[BrokerId, BrokerEpoch]) -> bytes:
+    """The content of /tidelog/known_epochs: the starts of brokers that every partition's state already heeds."""
+    return encode({"version": 1, "epochs": {str(broker): epoch for broker, epoch in sorted(epochs.items())}})
+
+
+def decode_known_epochs(node: Node) -> dict[BrokerId, BrokerEpoch]:
+    """The broker epochs a controller last dealt with; empty before the first one did."""
+    if not node.data:
+        return {}
+    epochs = Reader(KNOWN_EPOCHS, node).mapping("epochs")
+    return {index_of(KNOWN_EPOCHS, broker): epoch for broker, epoch in epochs.items() if isinstance(epoch, int)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,18 +220,21 @@ class StoredTopic:
     """The content of /brokers/topics/T."""
 
     topic_id: TopicId | None  # topics made before Kafka 2.8 have none
-    assignments: Mapping[int, tuple[BrokerId, ...]]
+    assignments: Mapping[int, Assignment]
+    adding: Mapping[int, Assignment] = field(default_factory=dict)  # of partitions being reassigned only
+    removing: Mapping[int, Assignment] = field(default_factory=dict)
 
 
-def encode_topic(topic_id: TopicId, assignments: Mapping[int, tuple[BrokerId, ...]]) -> bytes:
-    """The content of /brokers/topics/T for a topic that is not being reassigned."""
-    partitions: Json = {str(index): list(brokers) for index, brokers in assignments.items()}
-    return _encode(
+def encode_topic(topic_id: TopicId, partitions: Mapping[int, PartitionState]) -> bytes:
+    """The content of /brokers/topics/T."""
+    return encode(
         {
             "version": 3,
-            "partitions": partitions,
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "partitions": {str(index): list(state.assignment) for index, state in partitions.items()},
+            "adding_replicas": {str(index): list(state.adding) for index, state in partitions.items() if state.adding},
+            "removing_replicas": {
+                str(index): list(state.removing) for index, state in partitions.items() if state.removing
+            },
             "topic_id": encode_uuid(topic_id),
         }
     )
@@ -213,32 +243,44 @@ def encode_topic(topic_id: TopicId, assignments: Mapping[int, tuple[BrokerId, ..
 def decode_topic(topic: str, node: Node) -> StoredTopic:
     """A topic's id and assignment."""
     path = topic_path(topic)
-    reader = _Reader(path, node)
-    partitions = reader.mapping("partitions")
-    assignments = {_index(path, index): _integers(path, brokers) for index, brokers in partitions.items()}
-    if sorted(assignments) != list(range(len(assignments))) or not all(assignments.values()):
+    reader = Reader(path, node)
+    assignments = _assignments(path, reader.mapping("partitions"))
+    if list(assignments) != list(range(len(assignments))) or not all(assignments.values()):
         raise MalformedNode(path, "partitions are not numbered from 0, or one has no replica")
-    topic_id = decode_uuid(path, reader.text("topic_id")) if reader.has("topic_id") else None
-    return StoredTopic(topic_id=topic_id, assignments=dict(sorted(assignments.items())))
+    return StoredTopic(
+        topic_id=decode_uuid(path, reader.text("topic_id")) if reader.has("topic_id") else None,
+        assignments=assignments,
+        adding=_assignments(path, reader.mapping("adding_replicas")) if reader.has("adding_replicas") else {},
+        removing=_assignments(path, reader.mapping("removing_replicas")) if reader.has("removing_replicas") else {},
+    )
+
+
+def _assignments(path: str, partitions: Mapping[str, Json]) -> dict[int, Assignment]:
+    return dict(sorted((index_of(path, index), integers(path, brokers)) for index, brokers in partitions.items()))
 
 
 def add_topic_id(topic: str, node: Node, topic_id: TopicId) -> bytes:
     """The content of /brokers/topics/T with an id for a topic that has none, all else left as it is."""
-    content = _Reader(topic_path(topic), node).content
-    return _encode({**content, "version": 3, "topic_id": encode_uuid(topic_id)})
+    content = Reader(topic_path(topic), node).content
+    return encode({**content, "version": 3, "topic_id": encode_uuid(topic_id)})
 
 
 def encode_state(state: PartitionState, controller_epoch: int) -> bytes:
-    """The content of a partition's state node."""
-    return _encode(
-        {
-            "version": 1,
-            "leader": state.leader,
-            "leader_epoch": state.leader_epoch,
-            "controller_epoch": controller_epoch,
-            "isr": list(state.isr),
-        }
-    )
+    """The content of a partition's state node. What Kafka does not know is left out where it says nothing."""
+    content: dict[str, Json] = {
+        "version": 1,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "controller_epoch": controller_epoch,
+        "isr": list(state.isr),
+    }
+    if state.is_recovering:
+        content["leader_recovery_state"] = 1
+    if state.eligible:
+        content["eligible"] = list(state.eligible)
+    if state.lost:
+        content["lost"] = list(state.lost)
+    return encode(content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,28 +292,34 @@ class StoredState:
     controller_epoch: int
     isr: tuple[BrokerId, ...]
     partition_epoch: int
+    eligible: tuple[BrokerId, ...] = ()
+    lost: tuple[BrokerId, ...] = ()
+    is_recovering: bool = False
 
 
 def decode_state(path: str, node: Node) -> StoredState:
     """Leader and ISR of a partition."""
-    reader = _Reader(path, node)
+    reader = Reader(path, node)
     return StoredState(
         leader=reader.integer("leader"),
         leader_epoch=reader.integer("leader_epoch"),
         controller_epoch=reader.integer("controller_epoch"),
-        isr=_integers(path, reader.value("isr")),
+        isr=integers(path, reader.value("isr")),
         partition_epoch=node.version,
+        eligible=integers(path, reader.value("eligible")) if reader.has("eligible") else (),
+        lost=integers(path, reader.value("lost")) if reader.has("lost") else (),
+        is_recovering=reader.has("leader_recovery_state") and reader.integer("leader_recovery_state") == 1,
     )
 
 
 def encode_configs(configs: Mapping[str, str]) -> bytes:
     """The content of /config/topics/T and /config/brokers/N."""
-    return _encode({"version": 1, "config": dict(sorted(configs.items()))})
+    return encode({"version": 1, "config": dict(sorted(configs.items()))})
 
 
 def decode_configs(path: str, node: Node) -> dict[str, str]:
     """The settings of a topic or a broker."""
-    configs = _Reader(path, node).mapping("config")
+    configs = Reader(path, node).mapping("config")
     if not all(isinstance(value, str) for value in configs.values()):
         raise MalformedNode(path, "a setting's value is not text")
     return {name: str(value) for name, value in configs.items()}
@@ -282,12 +330,17 @@ CHANGE_NOTIFICATION: Final = f"{CONFIG_CHANGES}/config_change_"
 
 def encode_change(config_path: str) -> bytes:
     """The content of a notification that the settings at a path have changed."""
-    return _encode({"version": 2, "entity_path": config_path.removeprefix("/config/")})
+    return encode({"version": 2, "entity_path": config_path.removeprefix("/config/")})
+
+
+def decode_change(path: str, node: Node) -> str:
+    """The path whose settings a notification tells of."""
+    return f"/config/{Reader(path, node).text('entity_path')}"
 
 
 def encode_producer_id_block(broker_id: BrokerId, block: range) -> bytes:
     """The content of /latest_producer_id_block."""
-    return _encode(
+    return encode(
         {"version": 1, "broker": broker_id, "block_start": str(block.start), "block_end": str(block.stop - 1)}
     )
 
@@ -296,72 +349,7 @@ def next_producer_id(node: Node) -> ProducerId:
     """The first producer id after the latest block; an empty node means that none was handed out."""
     if not node.data:
         return 0
-    text = _Reader(PRODUCER_ID_BLOCK, node).text("block_end")
+    text = Reader(PRODUCER_ID_BLOCK, node).text("block_end")
     if not text.isdecimal():
         raise MalformedNode(PRODUCER_ID_BLOCK, f"{text!r} is no producer id")
     return int(text) + 1
-
-
-class _Reader:
-    """The fields of a node's JSON object, each asked for with its type."""
-
-    def __init__(self, path: str, node: Node) -> None:
-        self._path = path
-        try:
-            content: Json = json.loads(node.data)
-        except ValueError:
-            raise MalformedNode(path, "the content is no JSON") from None
-        if not isinstance(content, dict):
-            raise MalformedNode(path, "the content is no JSON object")
-        self.content = content
-
-    def has(self, name: str) -> bool:
-        return self.content.get(name) is not None
-
-    def value(self, name: str) -> Json:
-        if name not in self.content:
-            raise MalformedNode(self._path, f"field {name} is missing")
-        return self.content[name]
-
-    def integer(self, name: str) -> int:
-        value = self.value(name)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise MalformedNode(self._path, f"field {name} is no whole number")
-        return value
-
-    def text(self, name: str) -> str:
-        value = self.value(name)
-        if not isinstance(value, str):
-            raise MalformedNode(self._path, f"field {name} is no text")
-        return value
-
-    def texts(self, name: str) -> list[str]:
-        value = self.value(name)
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise MalformedNode(self._path, f"field {name} is no list of texts")
-        return [str(one) for one in value]
-
-    def mapping(self, name: str) -> dict[str, Json]:
-        value = self.value(name)
-        if not isinstance(value, dict):
-            raise MalformedNode(self._path, f"field {name} is no object")
-        return value
-
-
-def _integers(path: str, value: Json) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise MalformedNode(path, "a list of broker ids is missing")
-    brokers = tuple(one for one in value if isinstance(one, int) and not isinstance(one, bool))
-    if len(brokers) != len(value):
-        raise MalformedNode(path, "a broker id is no whole number")
-    return brokers
-
-
-def _index(path: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise MalformedNode(path, f"{text!r} is no partition")
-    return int(text)
-
-
-def _encode(content: Mapping[str, Json]) -> bytes:
-    return json.dumps(content, separators=(",", ":")).encode()

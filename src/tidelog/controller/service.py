@@ -1,48 +1,46 @@
-"""The shell around the controller: it wins the election, loads the registry, performs decisions, and publishes images.
+"""The shell around the controller, one per broker: membership, the contest for the office, and, in office, everybody's wishes.
 
-Commands are decided one at a time. While the writes of one are under way there is no controller in memory: if they end in an error, or the
-caller goes away, the next command loads the registry again and completes what was left half written, as a restart would.
+`start` registers and contends once. `run` lives on: a session that ended is replaced and the broker registered again, an office that became
+vacant is contended for, brokers that come and go are seen. A registry that is away changes nothing: all stays as it was last known.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from tidelog.config import BrokerConfig, Listener
-from tidelog.controller import layout
 from tidelog.controller.alteration import ConfigAlteration
-from tidelog.controller.controller import (
+from tidelog.controller.channels import ClusterChannels
+from tidelog.controller.commands import (
     AlterConfigs,
+    AlterPartition,
+    BeginShutdown,
     Command,
-    Controller,
     CreatePartitions,
     CreateTopics,
-    Decision,
     DeleteTopics,
+    ElectionType,
     ElectLeaders,
+    IsrChange,
+    LoseReplicas,
+    Reassign,
 )
+from tidelog.controller.controller import Controller
 from tidelog.controller.growth import MorePartitions
-from tidelog.controller.image import ClusterImage
-from tidelog.controller.notifications import Notifications
-from tidelog.controller.reign import ControllerElsewhere, Fenced, Reign, elect_controller
+from tidelog.controller.image import BrokerEpoch, ClusterImage, PartitionState, partitions_of
+from tidelog.controller.membership.service import BrokerIdTaken as BrokerIdTaken
+from tidelog.controller.membership.service import Membership, OnRegistered
+from tidelog.controller.office.service import Office
+from tidelog.controller.presiding.service import Presiding
+from tidelog.controller.producer_ids import allocate_block
+from tidelog.controller.reassignment import Reassignment, running
 from tidelog.controller.topics import NewTopic, TopicResult, check_request
-from tidelog.model import ApiError, BrokerId, ErrorCode
-from tidelog.registry import (
-    BadVersion,
-    Create,
-    Delete,
-    NodeExists,
-    NoNode,
-    Registry,
-    RegistryError,
-    RegistryUnavailable,
-    SessionExpired,
-)
+from tidelog.model import ApiError, BrokerId, ErrorCode, TopicPartition
+from tidelog.registry import Registry, RegistryError, RegistryUnavailable
 from tidelog.runtime import Clock, Randomness
 from tidelog.runtime.logs import fields
 
@@ -50,22 +48,13 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-Publish: TypeAlias = Callable[[ClusterImage], Awaitable[None] | None]
-
-ATTEMPTS_MAX: Final = 10  # of a compare-and-set that others keep winning
 ITEMS_PER_SLICE: Final = 20  # decided without letting others run
-
-
-class BrokerIdTaken(Exception):
-    """Another live process has registered under our broker id."""
-
-    def __init__(self, broker_id: BrokerId) -> None:
-        super().__init__(f"broker id {broker_id} is registered by another live broker")
-        self.broker_id = broker_id
+PARTITIONS_PER_SLICE: Final = 200
+TOLD_WITHIN_MS: Final = 5_000  # how long the answer to a change waits for brokers to hear of it
 
 
 class ControllerService:
-    """The controller's side of one broker. `publish` hears of every image, and is waited for, before the call that made it returns."""
+    """The controller's side of one broker."""
 
     def __init__(
         self,
@@ -73,64 +62,90 @@ class ControllerService:
         registry: Registry,
         randomness: Randomness,
         clock: Clock,
-        publish: Publish,
+        channels: ClusterChannels,
+        *,
+        on_registered: OnRegistered,
     ) -> None:
         self._config = config
         self._registry = registry
         self._randomness = randomness
-        self._clock = clock
-        self._publish = publish
-        self._queue = asyncio.Lock()
-        self._commands: set[asyncio.Task[Any]] = set()  # Under way; the loop itself holds tasks only weakly.
-        self._cluster_id: str | None = None
-        self._reign: Reign | None = None
-        self._controller: Controller | None = None
-        self._notifications = Notifications((), 0)
-        self._restarted: frozenset[BrokerId] = frozenset()
+        self._channels = channels
+        self._membership = Membership(config, registry, randomness, clock, on_registered)
+        self._office = Office(config, registry, randomness, clock, channels)
+        self._presiding = Presiding(config, registry, self._membership, self._office, channels, clock)
         self._is_started = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._office.is_held
+
+    @property
+    def controller_id(self) -> BrokerId:
+        """Who was the controller when we last heard; NO_BROKER while nobody is known."""
+        return self._office.controller_id
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        """The epoch of our registration; -1 while there is none."""
+        return self._membership.broker_epoch
 
     async def prepare(self) -> str:
         """Open the session, lay out the tree where it is new, and return the cluster id; needed before logs can be opened."""
-        if self._cluster_id is None:
-            if self._registry.session_id is None:
-                await self._registry.open_session()
-            await self._lay_out()
-            self._cluster_id = layout.decode_cluster_id(await self._registry.get(layout.CLUSTER_ID))
-        return self._cluster_id
+        return await self._membership.prepare()
 
     async def generate_broker_id(self) -> BrokerId:
         """A broker id nobody has, above those an operator may choose."""
-        await self.prepare()
-        return self._config.reserved_broker_id_max + await self._registry.set(layout.BROKER_ID_SEQUENCE, b"")
+        return await self._membership.generate_broker_id()
 
-    async def start(self, endpoints: Iterable[Listener] | None = None) -> None:
-        """Register the broker at its advertised endpoints, become controller, repair, elect leaders, publish.
+    async def last_registered_epoch(self) -> BrokerEpoch | None:
+        """The epoch under which this broker id was last registered, if ever; read before `start`."""
+        return await self._membership.last_registered_epoch()
 
-        Raises BrokerIdTaken, ControllerElsewhere, MalformedNode, RegistryUnavailable.
+    async def start(self, endpoints: Iterable[Listener] | None = None, *, is_intact: bool = True) -> None:
+        """Register the broker at its advertised endpoints and contend for the office; whoever wins has loaded everything and published.
+
+        Raises BrokerIdTaken, MalformedNode, RegistryUnavailable.
         """
         await self.prepare()
-        await self._register(self._config.advertised(self._config.listeners) if endpoints is None else tuple(endpoints))
-        self._restarted = frozenset({self._config.broker_id})
+        told = self._config.advertised(self._config.listeners) if endpoints is None else tuple(endpoints)
+        await self._membership.register(told, is_intact=is_intact)
         self._is_started = True
-        async with self._queue:
-            await self._load_if_needed()
+        await self._presiding.begin()
+
+    async def run(self) -> None:
+        """Stay a member, and the controller if that falls to us, until cancelled. Raises BrokerIdTaken if somebody took our place."""
+        await self._presiding.run()
+
+    async def stop(self) -> None:
+        """End the session: the broker is no longer registered and no longer controller. `run` must have been cancelled."""
+        async with self._office.exclusive():
+            self._is_started = False
+            self._office.resign("the broker stops")
+            await self._registry.close()
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicResult]:
-        """Make topics, each for itself; a result per topic, in order. They have leaders when this returns.
+        """Make topics, each for itself; a result per topic, in order. They have leaders, and brokers have heard of it, when this returns.
 
         With `validate_only` the answer is the same, but for the topic ids, and nothing is made.
         """
         try:
-            return await self._to_the_end(self._validate(topics) if validate_only else self._create(topics))
+            if validate_only:
+                return await self._office.turn(self._validate(topics))
+            results, image = await self._office.turn(self._create(topics))
         except ApiError as error:
             return [TopicResult(name=topic.name, error=error) for topic in topics]
+        await self._tell(image)
+        return results
 
     async def delete_topics(self, names: Sequence[str]) -> list[TopicResult]:
         """Delete topics, each for itself; a result per name, in order. They are gone from the image when this returns."""
         try:
-            return await self._to_the_end(self._delete(names))
+            results, image = await self._office.turn(self._delete(names))
         except ApiError as error:
             return [TopicResult(name=name, error=error) for name in names]
+        await self._tell(image)
+        return results
 
     async def create_partitions(
         self, topics: Sequence[MorePartitions], *, validate_only: bool = False
@@ -141,84 +156,114 @@ class ControllerService:
     async def alter_configs(
         self, alterations: Sequence[ConfigAlteration], *, validate_only: bool = False
     ) -> list[ApiError | None]:
-        """Change settings of topics and brokers, each resource for itself; per resource, in order, why not. They hold when this returns."""
-        commands = [AlterConfigs(alterations=some) for some in _slices(alterations)]
+        """Change settings of topics and brokers, each resource for itself; per resource, in order, why not.
+
+        They are in the registry, with a notification, when this returns; brokers heed them as they hear of them.
+        """
+        commands = [AlterConfigs(alterations=some) for some in _slices(alterations, ITEMS_PER_SLICE)]
         return await self._change(commands, len(alterations), validate_only=validate_only)
 
     async def allocate_producer_ids(self) -> range:
-        """A block of producer ids that nobody else ever gets. Raises ApiError when none can be had now."""
+        """A block of producer ids that nobody else ever gets. Any broker may ask. Raises ApiError when none can be had now."""
         try:
-            for _ in range(ATTEMPTS_MAX):
-                node = await self._registry.get(layout.PRODUCER_ID_BLOCK)
-                start = layout.next_producer_id(node)
-                block = range(start, start + layout.PRODUCER_ID_BLOCK_SIZE)
-                if block.stop > layout.PRODUCER_ID_MAX:
-                    raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids have been handed out")
-                content = layout.encode_producer_id_block(self._config.broker_id, block)
-                try:
-                    await self._registry.set(layout.PRODUCER_ID_BLOCK, content, version=node.version)
-                except BadVersion:
-                    continue
-                return block
+            return await allocate_block(self._registry, self._config.broker_id)
         except (RegistryError, RegistryUnavailable) as error:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
-        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "other brokers were quicker")
 
-    async def stop(self) -> None:
-        """End the session: the broker is no longer registered and no longer controller."""
-        async with self._queue:
-            self._is_started = False
-            self._controller = self._reign = None
-            await self._registry.close()
+    async def alter_partition(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, changes: Sequence[IsrChange]
+    ) -> list[PartitionState | ApiError]:
+        """A leader's proposals for its ISRs; per proposal, in order, what holds now, or why not. Raises ApiError for all of them."""
+        return await self._office.turn(self._alter_partition(broker_id, broker_epoch, changes))
+
+    async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> list[TopicPartition]:
+        """A broker is about to leave: move what it leads elsewhere, and return what it leads still. Raises ApiError."""
+        remaining, image = await self._office.turn(self._shut_down(broker_id, broker_epoch))
+        await self._tell(image)
+        return remaining
+
+    async def elect_leaders(
+        self, kind: ElectionType, partitions: Sequence[TopicPartition] | None, timeout_ms: float
+    ) -> list[tuple[TopicPartition, ApiError | None]]:
+        """Elect preferred leaders, or any where there is none; of these partitions, or of all that need it. Raises ApiError."""
+        results, image = await self._office.turn(self._elect(kind, partitions))
+        await self._tell(image, timeout_ms)
+        return results
+
+    async def alter_reassignments(
+        self, wanted: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Start reassignments, or with None cancel them; per partition why not. Raises ApiError."""
+        return await self._office.turn(self._reassign(wanted))
+
+    def list_reassignments(self, partitions: Sequence[TopicPartition] | None = None) -> list[Reassignment]:
+        """The reassignments that are running. Raises ApiError NOT_CONTROLLER."""
+        image = self._office.image
+        if image is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+        return running(image, partitions)
+
+    async def on_replica_offline(self, broker_id: BrokerId, partitions: Sequence[TopicPartition]) -> None:
+        """A broker told that it cannot serve these replicas, since their disk failed. Raises ApiError."""
+        await self._office.turn(self._lose_replicas(broker_id, partitions))
+
+    async def _controller(self) -> Controller:
+        if not self._is_started or self._membership.cluster_id is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller has not started")
+        return await self._office.load(self._membership.cluster_id)
+
+    async def _tell(self, image: ClusterImage | None, timeout_ms: float = TOLD_WITHIN_MS) -> None:
+        if image is not None and not await self._channels.told(image, timeout_ms=min(timeout_ms, TOLD_WITHIN_MS)):
+            logger.info("not every broker has heard of a change in time", extra=fields(timeout_ms=timeout_ms))
 
     async def _validate(self, topics: Sequence[NewTopic]) -> list[TopicResult]:
-        _, controller = await self._load_if_needed()
+        controller = await self._controller()
         check_request(topics, controller.config)
         trial = Controller(self._config, controller.image, self._randomness)
         results: list[TopicResult] = []
-        for some in _slices(topics):
+        for some in _slices(topics, ITEMS_PER_SLICE):
             decision = trial.decide(CreateTopics(topics=some))
             trial.image = decision.image
             results += [dataclasses.replace(result, topic_id=None) for result in decision.results]
             await asyncio.sleep(0)
         return results
 
-    async def _create(self, topics: Sequence[NewTopic]) -> list[TopicResult]:
-        reign, controller = await self._load_if_needed()
+    async def _create(self, topics: Sequence[NewTopic]) -> tuple[list[TopicResult], ClusterImage | None]:
+        controller = await self._controller()
         check_request(topics, controller.config)
-        before, self._controller = controller.image, None
+        before = controller.image
         results: list[TopicResult] = []
-        for some in _slices(topics):
-            results += (await self._perform(reign, controller, CreateTopics(topics=some))).results
-        if controller.image is not before:
-            await self._publish_image(controller.image)
-        self._controller = controller
+        for some in _slices(topics, ITEMS_PER_SLICE):
+            results += (await self._office.perform(controller, CreateTopics(topics=some))).results
+        image = self._office.done(controller)
         for result in results:
             if result.error is None:
                 logger.info("topic created", extra=fields(topic=result.name, partition_count=result.partition_count))
-        return results
+        return results, None if image is before else image
 
-    async def _delete(self, names: Sequence[str]) -> list[TopicResult]:
-        reign, controller = await self._load_if_needed()
-        self._controller = None
-        results = (await self._perform(reign, controller, DeleteTopics(names=names))).results
-        gone = [result.name for result in results if result.error is None]
+    async def _delete(self, names: Sequence[str]) -> tuple[list[TopicResult], ClusterImage | None]:
+        controller = await self._controller()
+        results = (await self._office.perform(controller, DeleteTopics(names=names))).results
+        gone = dict.fromkeys(result.name for result in results if result.error is None)
+        image = self._office.done(controller)
         if gone:
-            await self._publish_image(controller.image)
-            await self._finish_deletions(reign, list(dict.fromkeys(gone)))
-        self._controller = controller
-        return list(results)
+            await self._office.delete_marked(gone)
+        return list(results), image if gone else None
 
     async def _change(
         self, commands: Sequence[CreatePartitions | AlterConfigs], count: int, *, validate_only: bool
     ) -> list[ApiError | None]:
         try:
-            return await self._to_the_end(self._try(commands) if validate_only else self._carry_out(commands))
+            if validate_only:
+                return await self._office.turn(self._try(commands))
+            errors, image = await self._office.turn(self._carry_out(commands))
         except ApiError as error:
             return [error] * count
+        await self._tell(image)
+        return errors
 
     async def _try(self, commands: Sequence[Command]) -> list[ApiError | None]:
-        _, controller = await self._load_if_needed()
+        controller = await self._controller()
         trial = Controller(self._config, controller.image, self._randomness)
         errors: list[ApiError | None] = []
         for command in commands:
@@ -228,136 +273,82 @@ class ControllerService:
             await asyncio.sleep(0)
         return errors
 
-    async def _carry_out(self, commands: Sequence[Command]) -> list[ApiError | None]:
-        reign, controller = await self._load_if_needed()
-        before, self._controller = controller.image, None
+    async def _carry_out(self, commands: Sequence[Command]) -> tuple[list[ApiError | None], ClusterImage | None]:
+        controller = await self._controller()
+        before = controller.image
         errors: list[ApiError | None] = []
         for command in commands:
-            errors += (await self._perform(reign, controller, command)).errors
+            decision = await self._office.perform(controller, command)
+            await self._office.reconsider(controller, decision.reconsider)
+            errors += decision.errors
         if controller.image is not before:
-            await self._publish_image(controller.image)
-            await self._expire_notifications(reign)
-        self._controller = controller
-        return errors
+            await self._office.expire_notifications()
+        image = self._office.done(controller)
+        return errors, None if image is before else image
 
-    async def _to_the_end(self, command: Coroutine[Any, Any, T]) -> T:
-        """Carry out a command in its turn. Once begun it comes to its end, also when its caller goes away. Raises ApiError."""
-        task = asyncio.ensure_future(self._in_turn(command))
-        self._commands.add(task)
-        task.add_done_callback(self._on_command_ended)
-        return await asyncio.shield(task)
+    async def _alter_partition(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, changes: Sequence[IsrChange]
+    ) -> list[PartitionState | ApiError]:
+        controller = await self._controller()
+        states: list[PartitionState | ApiError] = []
+        for some in _slices(changes, PARTITIONS_PER_SLICE):
+            command = AlterPartition(broker_id=broker_id, broker_epoch=broker_epoch, changes=some)
+            decision = await self._office.perform(controller, command)
+            await self._office.reconsider(controller, decision.reconsider)
+            states += decision.states
+        self._office.done(controller)
+        return states
 
-    async def _in_turn(self, command: Coroutine[Any, Any, T]) -> T:
-        try:
-            async with self._translated(), self._queue:
-                return await command
-        finally:
-            command.close()  # One that never had its turn is not left unawaited.
+    async def _shut_down(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch
+    ) -> tuple[list[TopicPartition], ClusterImage]:
+        controller = await self._controller()
+        decision = await self._office.perform(controller, BeginShutdown(broker_id=broker_id, broker_epoch=broker_epoch))
+        await self._office.reconsider(controller, decision.reconsider)
+        image = self._office.done(controller)
+        remaining = [partition for partition, state in partitions_of(image, broker_id) if state.leader == broker_id]
+        logger.info("broker is shutting down", extra=fields(broker_id=broker_id, still_led_count=len(remaining)))
+        return remaining, image
 
-    def _on_command_ended(self, task: asyncio.Task[Any]) -> None:
-        self._commands.discard(task)
-        if not task.cancelled():
-            task.exception()  # Its caller may be gone; what there is to say was logged.
+    async def _elect(
+        self, kind: ElectionType, partitions: Sequence[TopicPartition] | None
+    ) -> tuple[list[tuple[TopicPartition, ApiError | None]], ClusterImage]:
+        controller = await self._controller()
+        wanted = _electable(controller.image, kind) if partitions is None else list(dict.fromkeys(partitions))
+        results: list[tuple[TopicPartition, ApiError | None]] = []
+        for some in _slices(wanted, PARTITIONS_PER_SLICE):
+            decision = await self._office.perform(controller, ElectLeaders(kind=kind, partitions=some))
+            results += zip(some, decision.errors, strict=True)
+        return results, self._office.done(controller)
 
-    async def _perform(self, reign: Reign, controller: Controller, command: Command) -> Decision:
-        decision = controller.decide(command)
-        for write in decision.writes:
-            for path in await reign.write(write):
-                if path.startswith(layout.CHANGE_NOTIFICATION):
-                    self._notifications.add(path, self._clock.wall_ms())
-        controller.image = decision.image
-        return decision
+    async def _reassign(
+        self, wanted: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
+    ) -> dict[TopicPartition, ApiError | None]:
+        controller = await self._controller()
+        results: dict[TopicPartition, ApiError | None] = {}
+        for some in _slices(list(wanted), PARTITIONS_PER_SLICE):
+            decision = await self._office.perform(controller, Reassign(wanted={one: wanted[one] for one in some}))
+            results |= zip(some, decision.errors, strict=True)
+        self._office.done(controller)
+        return results
 
-    async def _expire_notifications(self, reign: Reign) -> None:
-        for path in self._notifications.take_expired(self._clock.wall_ms()):
-            with contextlib.suppress(NoNode):
-                await reign.write((Delete(path),))
-
-    @contextlib.asynccontextmanager
-    async def _translated(self) -> AsyncIterator[None]:
-        """Say in the protocol's words what the registry said; what to do about it was done by forgetting the controller."""
-        try:
-            yield
-        except RegistryUnavailable as error:
-            logger.warning("registry unavailable", extra=fields(reason=error.reason))
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
-        except (Fenced, ControllerElsewhere, SessionExpired) as error:
-            self._reign = None
-            logger.warning("no longer controller", extra=fields(reason=error))
-            raise ApiError(ErrorCode.NOT_CONTROLLER, str(error)) from error
-        except layout.MalformedNode as error:
-            logger.warning("registry cannot be read", extra=fields(reason=error))
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
-        except RegistryError as error:
-            # Somebody wrote what only the controller writes; the next command reads it.
-            logger.warning("registry changed under the controller", extra=fields(reason=error))
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
-
-    async def _finish_deletions(self, reign: Reign, names: Sequence[str]) -> None:
-        try:
-            for name in names:
-                await reign.delete_marked_topic(name)
-                logger.info("topic deleted", extra=fields(topic=name))
-        except RegistryUnavailable as error:
-            # The marks are durable and the topics gone for everybody, so this is no failure to answer with.
-            self._reign = None
-            logger.warning("topic deletion to be finished later", extra=fields(topics=names, reason=error.reason))
-
-    async def _load_if_needed(self) -> tuple[Reign, Controller]:
-        if not self._is_started or self._cluster_id is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller has not started")
-        if self._reign is not None and self._controller is not None:
-            return self._reign, self._controller
-        self._controller = None
-        if self._reign is None:
-            self._reign = await elect_controller(self._registry, self._config.broker_id, self._clock.wall_ms())
-            logger.info("controller elected", extra=fields(controller_epoch=self._reign.epoch))
-        image = await self._reign.load(self._cluster_id, self._randomness)
-        self._notifications = Notifications(await self._reign.notifications(), self._clock.wall_ms())
-        controller = Controller(self._config, image, self._randomness)
-        await self._perform(self._reign, controller, ElectLeaders(restarted=self._restarted))
-        self._restarted = frozenset()
-        await self._publish_image(controller.image)
-        self._controller = controller
-        return self._reign, controller
-
-    async def _publish_image(self, image: ClusterImage) -> None:
-        published = self._publish(image)
-        if published is not None:
-            await published
-
-    async def _register(self, endpoints: tuple[Listener, ...]) -> None:
-        protocols = dict(self._config.listener_security_protocol_map)
-        registration = layout.Registration(
-            broker_id=self._config.broker_id,
-            endpoints=endpoints,
-            security_protocols={endpoint.name: protocols[endpoint.name] for endpoint in endpoints},
-            rack=self._config.broker_rack,
-            registered_ms=self._clock.wall_ms(),
-        )
-        create = Create(layout.broker_path(registration.broker_id), layout.encode_broker(registration), ephemeral=True)
-        try:
-            [outcome] = await self._registry.multi([create])
-        except NodeExists:
-            # A former start of ours may have come as far as this before it failed.
-            if (await self._registry.get(create.path)).owner != self._registry.session_id:
-                raise BrokerIdTaken(registration.broker_id) from None
-            _, outcome = await self._registry.multi([Delete(create.path), create])
-        broker_epoch = -1 if outcome.node is None else outcome.node.czxid
-        logger.info("broker registered", extra=fields(broker_id=registration.broker_id, broker_epoch=broker_epoch))
-
-    async def _lay_out(self) -> None:
-        """Create what is missing of the tree's fixed part, and the cluster id with it."""
-        fresh_id = layout.encode_cluster_id(layout.encode_uuid(self._randomness.uuid()))
-        wanted = [*map(Create, layout.PERSISTENT_PATHS), Create(layout.CLUSTER_ID, fresh_id)]
-        for _ in range(ATTEMPTS_MAX):
-            found = await self._registry.get_many([create.path for create in wanted])
-            missing = [create for create, node in zip(wanted, found, strict=True) if node is None]
-            if not missing:
-                return
-            with contextlib.suppress(NodeExists):  # somebody else is at it too: look again
-                await self._registry.multi(missing)
+    async def _lose_replicas(self, broker_id: BrokerId, partitions: Sequence[TopicPartition]) -> None:
+        controller = await self._controller()
+        decision = await self._office.perform(controller, LoseReplicas(broker_id=broker_id, partitions=partitions))
+        logger.warning("replicas offline", extra=fields(broker_id=broker_id, partition_count=len(partitions)))
+        await self._office.reconsider(controller, decision.reconsider)
+        self._office.done(controller)
 
 
-def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (items[start : start + ITEMS_PER_SLICE] for start in range(0, len(items), ITEMS_PER_SLICE))
+def _electable(image: ClusterImage, kind: ElectionType) -> list[TopicPartition]:
+    """All partitions for which an election of this kind is needed."""
+    return [
+        TopicPartition(name, index)
+        for name, topic in image.topics.items()
+        for index, state in topic.partitions.items()
+        if (state.leader != state.preferred_leader if kind is ElectionType.PREFERRED else not state.has_leader)
+    ]
+
+
+def _slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -3,88 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.config import DYNAMIC_SETTINGS, ConfigError
 from tidelog.controller import layout
-from tidelog.controller.controller import PARTITIONS_PER_WRITE, Write, new_partition, state_creation
+from tidelog.controller.commands import Write
+from tidelog.controller.election import new_partition
 from tidelog.controller.image import BrokerImage, ClusterImage, PartitionState, TopicImage
+from tidelog.controller.leading import check_rules
+from tidelog.controller.writes import PARTITIONS_PER_WRITE, chunks, state_creation
 from tidelog.model import BrokerId, TopicId
 from tidelog.registry import Create, Node, Operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicNodes:
-    """The nodes of one topic; a topic half made or half deleted lacks some."""
+@dataclass(slots=True, kw_only=True)
+class StoredParts:
+    """What was found of one topic; a topic half made lacks some."""
 
     name: str
+    topic_id: TopicId
     stored: layout.StoredTopic
-    nodes: Mapping[str, Node]  # by path
+    states: dict[int, PartitionState] = field(default_factory=dict)
+    configs: dict[str, str] | None = None
+
+    def add_state(self, index: int, path: str, node: Node, reigning: int) -> None:
+        """One partition's state. Raises MalformedNode, also for one of a reign later than `reigning`."""
+        state = layout.decode_state(path, node)
+        if state.controller_epoch > reigning:
+            raise layout.MalformedNode(path, "the state was written in a later controller epoch")
+        self.states[index] = PartitionState(
+            topic_id=self.topic_id,
+            assignment=self.stored.assignments[index],
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            partition_epoch=state.partition_epoch,
+            adding=self.stored.adding.get(index, ()),
+            removing=self.stored.removing.get(index, ()),
+            eligible=state.eligible,
+            lost=state.lost,
+            is_recovering=state.is_recovering,
+        )
+
+    def add_configs(self, node: Node) -> None:
+        """The topic's own settings. Raises MalformedNode."""
+        path = layout.topic_config_path(self.name)
+        self.configs = layout.decode_configs(path, node)
+        try:
+            check_rules(self.configs)
+        except ConfigError as error:
+            raise layout.MalformedNode(path, str(error)) from error
 
     @property
-    def topic_id(self) -> TopicId | None:
-        """The topic's identifier, if it was made by a Kafka that gives one."""
-        return self.stored.topic_id
+    def missing(self) -> list[int]:
+        """The partitions without a state: new ones."""
+        return [index for index in self.stored.assignments if index not in self.states]
+
+    def topic(self) -> TopicImage:
+        """The topic, when all is there."""
+        partitions = {index: self.states[index] for index in self.stored.assignments}
+        return TopicImage(name=self.name, topic_id=self.topic_id, partitions=partitions, configs=self.configs or {})
 
 
-def expected_paths(name: str, stored: layout.StoredTopic) -> list[str]:
-    """Every path a topic can have."""
-    paths = [layout.topic_path(name), layout.topic_config_path(name), layout.partitions_path(name)]
-    for index in stored.assignments:
-        paths += [layout.partition_path(name, index), layout.state_path(name, index)]
-    return paths
-
-
-def complete(topic: TopicNodes, topic_id: TopicId, image: ClusterImage) -> tuple[TopicImage, list[Write]]:
-    """The topic with all its partitions, and the writes that create what was missing of it."""
-    partitions: dict[int, PartitionState] = {}
-    operations: list[Write] = []
-    for index, assignment in topic.stored.assignments.items():
-        node = topic.nodes.get(layout.state_path(topic.name, index))
-        if node is not None:
-            stored = layout.decode_state(layout.state_path(topic.name, index), node)
-            partitions[index] = _known_partition(topic_id, assignment, stored)
-        else:
-            partitions[index] = new_partition(topic_id, assignment, frozenset(image.brokers))
-            made = state_creation(topic.name, index, partitions[index], image.controller_epoch)
-            operations.append(tuple(one for one in made if one.path not in topic.nodes))
-    config = topic.nodes.get(layout.topic_config_path(topic.name))
-    configs = {} if config is None else layout.decode_configs(layout.topic_config_path(topic.name), config)
-    if config is None:
-        operations.append((Create(layout.topic_config_path(topic.name), layout.encode_configs(configs)),))
-    completed = TopicImage(name=topic.name, topic_id=topic_id, partitions=partitions, configs=configs)
-    return completed, _repairs(topic, operations)
-
-
-def newest_controller_epoch(topic: TopicNodes) -> int:
-    """The newest reign that has written a state of this topic."""
-    states = [layout.state_path(topic.name, index) for index in topic.stored.assignments]
-    return max(
-        (layout.decode_state(path, topic.nodes[path]).controller_epoch for path in states if path in topic.nodes),
-        default=0,
-    )
-
-
-def _known_partition(topic_id: TopicId, assignment: tuple[BrokerId, ...], stored: layout.StoredState) -> PartitionState:
-    return PartitionState(
-        topic_id=topic_id,
-        assignment=assignment,
-        leader=stored.leader,
-        leader_epoch=stored.leader_epoch,
-        isr=stored.isr,
-        partition_epoch=stored.partition_epoch,
-    )
-
-
-def _repairs(topic: TopicNodes, operations: list[Write]) -> list[Write]:
-    if not operations:
-        return []
-    parent = layout.partitions_path(topic.name)
-    writes: list[Write] = [] if parent in topic.nodes else [(Create(parent),)]
-    for start in range(0, len(operations), PARTITIONS_PER_WRITE):
-        chunk: list[Operation] = [one for made in operations[start : start + PARTITIONS_PER_WRITE] for one in made]
-        writes.append(tuple(chunk))
-    return writes
+def completion_writes(parts: StoredParts, image: ClusterImage, existing: Mapping[str, Node]) -> list[Write]:
+    """Give the parts what is missing of them, and return the writes that do; `existing` tells of those nodes that may be there."""
+    operations: list[Operation] = []
+    if layout.partitions_path(parts.name) not in existing and parts.missing:
+        operations.append(Create(layout.partitions_path(parts.name)))
+    live = frozenset(image.brokers)
+    for index in parts.missing:
+        state = new_partition(parts.topic_id, parts.stored.assignments[index], live)
+        made = state_creation(parts.name, index, state, image.controller_epoch)
+        operations += (one for one in made if one.path not in existing)
+        parts.states[index] = state
+    if parts.configs is None:
+        parts.configs = {}
+        operations.append(Create(layout.topic_config_path(parts.name), layout.encode_configs({})))
+    return list(chunks(operations, 2 * PARTITIONS_PER_WRITE))
 
 
 def brokers_of(nodes: Mapping[BrokerId, Node]) -> dict[BrokerId, BrokerImage]:

@@ -1,0 +1,1 @@
+"""The office of the controller: who holds it, and what is done in it."""

@@ -1,0 +1,1 @@
+"""What goes on by itself: sessions that end, an office that becomes vacant, brokers that come and go, timers."""
