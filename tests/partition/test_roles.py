@@ -65,6 +65,18 @@ def test_stale_states_are_ignored_in_both_roles() -> None:
     assert (one.is_follower, one.leadership) == (True, led_by(2, 4))
 
 
+def test_a_replica_does_not_lead_an_epoch_that_its_log_knows_to_be_over() -> None:
+    """A broker that restarts has forgotten what it was told, but not what it wrote."""
+    leader = replica(1)
+    elect(leader, epoch=2, isr=(1,))
+    produce(leader, "a")
+    restarted = replica(1, log=leader.log)
+    assert restarted.become_leader(led_by(1, 1)) == []
+    assert (restarted.leadership, restarted.log.latest_leader_epoch) == (None, 2)
+    restarted.become_leader(led_by(1, 3))
+    assert restarted.is_leader
+
+
 def test_nobody_leads_or_follows_under_a_wrong_name() -> None:
     with pytest.raises(InvariantBroken):
         replica(1).become_leader(led_by(2))

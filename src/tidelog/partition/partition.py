@@ -27,11 +27,14 @@ class Partition(LeadingReplica, FollowingReplica):
     def become_leader(self, leadership: Leadership, *, monotonic_ms: float = 0.0) -> list[PartitionEvent]:
         """Take over at `leadership.leader_epoch`; an older partition epoch than the known one is ignored.
 
-        The epoch's start is written to the epoch cache at once, with no record yet, so that followers holding garbage of a later epoch are
-        told where to cut (KAFKA-7415). A leader never truncates itself.
+        So is a leader epoch below one that the log knows: it is over, and records written in it now would share their epoch and offset with
+        others (I5). The epoch's start is written to the epoch cache at once, with no record yet, so that followers holding garbage of a
+        later epoch are told where to cut (KAFKA-7415). A leader never truncates itself.
         """
         known = self._leadership
         if known is not None and leadership.partition_epoch < known.partition_epoch:
+            return []
+        if leadership.leader_epoch < self.log.latest_leader_epoch:
             return []
         invariant(leadership.leader == self.broker_id, "a replica leads only under its own name")
         self._note_time(monotonic_ms)

@@ -1,0 +1,431 @@
+"""Three replicas of one partition and a controller in memory, for a test that plays fate.
+
+Everything between them is a message that can be late, lost or repeated: states told by the controller, fetches and their answers, ISR
+changes and theirs. Brokers are killed and come back with their log and an old watermark, lose the end of their log with the power, or are
+taken for dead while they go on. The controller is as simple as it can be: it elects from the ISR only, and names nobody who is not live.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from tests.partition.replicas import NOW, apply, batch, fetch, values
+from tidelog.config import LogConfig
+from tidelog.model import Acks, ApiError, BrokerId, ErrorCode, TopicPartition
+from tidelog.partition import (
+    FollowerFetch,
+    FollowerRead,
+    HighWatermarkAdvanced,
+    IsrChangeWanted,
+    IsrProposal,
+    Leadership,
+    Partition,
+    PartitionEvent,
+    ReplicationRules,
+    delete_records,
+)
+from tidelog.partition.values import FetchPosition
+from tidelog.simulation.disk import SimulatedDisk
+from tidelog.storage import Opening, PartitionLog
+
+BROKERS = (1, 2, 3)
+LAG_MS = 100
+MIN_ISR = 2
+CONFIG = LogConfig(min_insync_replicas=MIN_ISR)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A fetch on its way: to whom, from which position of which process, and the answer once there is one."""
+
+    leader: BrokerId
+    life: int
+    position: FetchPosition
+    sent: FollowerFetch
+    answer: FollowerRead | ApiError | None = None
+
+
+@dataclass(slots=True)
+class Change:
+    """An ISR change on its way, and the answer once there is one."""
+
+    proposal: IsrProposal
+    life: int
+    answer: Leadership | ErrorCode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A produce request that waits for acks=all."""
+
+    leader: BrokerId
+    life: int
+    reign: int
+    offset: int
+    value: str
+
+
+@dataclass(slots=True)
+class Broker:
+    """A machine with a disk; its process may be down."""
+
+    broker_id: BrokerId
+    disk: SimulatedDisk = field(default_factory=SimulatedDisk)
+    replica: Partition | None = None
+    life: int = 0
+    broker_epoch: int = 0
+    known_since: int = 0
+    """How many states there were when it registered: those told to an earlier life do not reach this one (KIP-380)."""
+    checkpoint: int = 0
+    watermarks: dict[int, int] = field(default_factory=dict)
+    """The highest watermark seen in each reign of this life."""
+
+
+class SmallCluster:
+    """The world; every public method is one step of fate, and does nothing where it makes no sense."""
+
+    def __init__(self) -> None:
+        self.brokers = {broker_id: Broker(broker_id) for broker_id in BROKERS}
+        self.live = set(BROKERS)
+        self.state = Leadership(leader=1, leader_epoch=0, partition_epoch=0, isr=BROKERS, assignment=BROKERS)
+        self.history = [self.state]
+        self.monotonic_ms = 0.0
+        self.fetches: dict[BrokerId, Asked] = {}
+        self.changes: dict[BrokerId, Change] = {}
+        self.parked: list[Parked] = []
+        self.acked: dict[int, str] = {}
+        self._produced = 0
+        for broker_id in BROKERS:
+            self._boot(broker_id)
+            self.tell(broker_id)
+
+    # The processes.
+
+    def kill(self, broker_id: BrokerId, *, checkpoints: bool) -> None:
+        """End a process; its log stays, its watermark only if it was checkpointed just now."""
+        broker = self.brokers[broker_id]
+        if broker.replica is None:
+            return
+        if checkpoints:
+            broker.checkpoint = broker.replica.high_watermark
+        broker.replica.log.abandon()
+        broker.replica = None
+
+    def cut_power(self, broker_id: BrokerId, keep: float) -> None:
+        """End a process and lose the end of its log; the controller sees to it that it is in no ISR when it returns.
+
+        Not the last member of the ISR: that such a loss is nobody's fault is for another test to show.
+        """
+        broker = self.brokers[broker_id]
+        if broker.replica is None or self.state.isr == (broker_id,):
+            return
+        log = broker.replica.log
+        log.truncate_to(int(keep * log.log_end_offset), now_ms=NOW)
+        self.kill(broker_id, checkpoints=False)
+        self.live.discard(broker_id)
+        self._remove_from_isr(broker_id)
+
+    def start(self, broker_id: BrokerId) -> None:
+        """Bring a process up again; it registers anew."""
+        if self.brokers[broker_id].replica is not None:
+            return
+        self.expire(broker_id)
+        self._boot(broker_id)
+        self.register(broker_id)
+
+    def _boot(self, broker_id: BrokerId) -> None:
+        broker = self.brokers[broker_id]
+        log = PartitionLog.open(
+            broker.disk, "/t-0", TopicPartition("t", 0), CONFIG, now_ms=NOW, opening=Opening(is_clean=False)
+        )
+        broker.replica = Partition(
+            broker_id,
+            log,
+            high_watermark=broker.checkpoint,
+            rules=ReplicationRules(lag_time_max_ms=LAG_MS),
+            is_eligible=lambda other: other in self.live,
+        )
+        broker.life += 1
+        broker.watermarks = {}
+
+    # The controller.
+
+    def expire(self, broker_id: BrokerId) -> None:
+        """The controller takes a broker for dead, rightly or not: it leaves the ISR unless it is the last, and leads no longer."""
+        if broker_id not in self.live:
+            return
+        self.live.discard(broker_id)
+        self._remove_from_isr(broker_id)
+
+    def register(self, broker_id: BrokerId) -> None:
+        """A broker is there (again), under a new broker epoch."""
+        broker = self.brokers[broker_id]
+        if broker.replica is None or broker_id in self.live:
+            return
+        self.live.add(broker_id)
+        broker.broker_epoch += 1
+        broker.known_since = len(self.history) - 1
+        if self.state.leader < 0:
+            self._elect(self.state.isr)
+
+    def elect(self, broker_id: BrokerId) -> None:
+        """Move leadership to a live member of the ISR, without need."""
+        if broker_id in self.state.isr and broker_id in self.live:
+            self._write(leader=broker_id, leader_epoch=self.state.leader_epoch + 1, isr=self.state.isr)
+
+    def tell(self, broker_id: BrokerId, *, age: int = 0) -> None:
+        """Bring a broker the newest state, or one that was on its way for long."""
+        replica = self.brokers[broker_id].replica
+        if replica is None or broker_id not in self.live:
+            return
+        state = self.history[max(self.brokers[broker_id].known_since, len(self.history) - 1 - age)]
+        if state.leader == broker_id:
+            self._perform(broker_id, replica.become_leader(state, monotonic_ms=self.monotonic_ms))
+        else:
+            self._perform(broker_id, replica.become_follower(state, now_ms=NOW))
+
+    def _remove_from_isr(self, broker_id: BrokerId) -> None:
+        isr = tuple(each for each in self.state.isr if each != broker_id)
+        if broker_id in self.state.isr or self.state.leader == broker_id:
+            self._elect(isr or self.state.isr)
+
+    def _elect(self, isr: tuple[BrokerId, ...]) -> None:
+        is_kept = self.state.leader in isr and self.state.leader in self.live
+        able = [each for each in isr if each in self.live]
+        leader = self.state.leader if is_kept else able[0] if able else -1
+        self._write(leader=leader, leader_epoch=self.state.leader_epoch + 1, isr=isr)
+
+    def _write(self, *, leader: BrokerId, leader_epoch: int, isr: tuple[BrokerId, ...]) -> None:
+        self.state = replace(
+            self.state,
+            leader=leader,
+            leader_epoch=leader_epoch,
+            partition_epoch=self.state.partition_epoch + 1,
+            isr=isr,
+        )
+        self.history.append(self.state)
+
+    # ISR changes.
+
+    def decide(self, broker_id: BrokerId) -> None:
+        """The controller takes a leader's ISR change, perhaps for the second time."""
+        change = self.changes.get(broker_id)
+        if change is not None:
+            change.answer = self._decide(change.proposal)
+
+    def answer_change(self, broker_id: BrokerId, *, is_lost: bool) -> None:
+        """The answer to an ISR change arrives, or is lost."""
+        broker, change = self.brokers[broker_id], self.changes.get(broker_id)
+        if broker.replica is None or change is None or change.life != broker.life:
+            self.changes.pop(broker_id, None)
+            return
+        answer = ErrorCode.NETWORK_EXCEPTION if is_lost else change.answer
+        if answer is None:
+            return
+        del self.changes[broker_id]
+        if isinstance(answer, ErrorCode):
+            events = broker.replica.on_isr_refused(answer, self.monotonic_ms, proposal=change.proposal)
+        else:
+            events = broker.replica.on_isr_committed(
+                answer.isr, answer.partition_epoch, answer.leader_epoch, self.monotonic_ms
+            )
+        self._perform(broker_id, events)
+
+    def _decide(self, proposal: IsrProposal) -> Leadership | ErrorCode:
+        state = self.state
+        isr = tuple(broker_id for broker_id, _ in proposal.isr)
+        if proposal.leader_epoch < state.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if set(isr) == set(state.isr) and proposal.partition_epoch <= state.partition_epoch:
+            return state
+        if proposal.partition_epoch < state.partition_epoch:
+            return ErrorCode.INVALID_UPDATE_VERSION
+        for broker_id, broker_epoch in proposal.isr:
+            if broker_id not in self.live or broker_epoch not in {-1, self.brokers[broker_id].broker_epoch}:
+                return ErrorCode.INELIGIBLE_REPLICA
+        self._write(leader=state.leader, leader_epoch=state.leader_epoch, isr=isr)
+        return self.state
+
+    # Fetching.
+
+    def ask(self, broker_id: BrokerId) -> None:
+        """A follower sends a fetch to whom it takes for the leader."""
+        broker = self.brokers[broker_id]
+        position = None if broker.replica is None else broker.replica.fetch_position()
+        if broker.replica is None or position is None or broker.replica.leadership is None:
+            return
+        sent = fetch(
+            broker_id,
+            position.fetch_offset,
+            epoch=position.leader_epoch,
+            last=position.last_fetched_epoch,
+            start=position.log_start_offset,
+            incarnation=broker.broker_epoch,
+        )
+        self.fetches[broker_id] = Asked(broker.replica.leadership.leader, broker.life, position, sent)
+
+    def serve(self, broker_id: BrokerId) -> None:
+        """The leader takes that fetch, perhaps for the second time."""
+        asked = self.fetches.get(broker_id)
+        leader = None if asked is None else self.brokers[asked.leader].replica
+        if asked is None or leader is None:
+            return
+        try:
+            asked.answer, events = leader.read_for_follower(
+                asked.sent, max_bytes=300, at_least_one=True, monotonic_ms=self.monotonic_ms
+            )
+        except ApiError as error:
+            asked.answer = error
+            return
+        self._perform(asked.leader, events)
+
+    def receive(self, broker_id: BrokerId) -> None:
+        """The follower gets its answer, and takes it if it still is where it asked from."""
+        broker, asked = self.brokers[broker_id], self.fetches.pop(broker_id, None)
+        if asked is None or asked.answer is None or broker.replica is None or asked.life != broker.life:
+            return
+        if broker.replica.fetch_position() != asked.position:
+            return
+        if isinstance(asked.answer, FollowerRead):
+            self._perform(broker_id, apply(broker.replica, asked.answer))
+        elif asked.answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._reset(broker.replica, asked.leader)
+
+    def _reset(self, follower: Partition, leader_id: BrokerId) -> None:
+        leader = self.brokers[leader_id].replica
+        if leader is None or not leader.is_leader or leader.leader_epoch != follower.leader_epoch:
+            return
+        follower.reset_to(
+            leader_log_start_offset=leader.log.log_start_offset,
+            leader_log_end_offset=leader.log.log_end_offset,
+            now_ms=NOW,
+        )
+
+    def replicate(self, broker_id: BrokerId) -> None:
+        """A fetch without trouble."""
+        for step in (self.ask, self.serve, self.receive):
+            step(broker_id)
+
+    # Clients and time.
+
+    def produce(self, broker_id: BrokerId, acks: Acks) -> None:
+        """Somebody takes this broker for the leader, and may be wrong."""
+        broker, value = self.brokers[broker_id], f"v{self._produced}"
+        if broker.replica is None:
+            return
+        try:
+            appended, events = broker.replica.append_as_leader(batch(value), acks=acks, produce_version=9, now_ms=NOW)
+        except ApiError:
+            return
+        self._produced += 1
+        if acks is Acks.ALL:
+            reign = broker.replica.reign
+            self.parked.append(Parked(broker_id, broker.life, reign, appended.base_offset, value))
+        self._perform(broker_id, events)
+
+    def forget(self, broker_id: BrokerId) -> None:
+        """Delete what is committed."""
+        replica = self.brokers[broker_id].replica
+        if replica is not None and replica.is_leader:
+            delete_records(replica, replica.high_watermark)
+
+    def wait(self, broker_id: BrokerId, duration_ms: float) -> None:
+        """Time passes, and a broker looks at its ISR."""
+        self.monotonic_ms += duration_ms
+        replica = self.brokers[broker_id].replica
+        if replica is not None:
+            self._perform(broker_id, replica.check_isr(self.monotonic_ms))
+
+    def heal(self) -> None:
+        """No more faults: everybody is up, and every message arrives."""
+        for broker_id in BROKERS:
+            self.start(broker_id)
+            self.register(broker_id)
+        for _ in range(25):
+            for broker_id in BROKERS:
+                self.start(broker_id)
+                self.tell(broker_id)
+                self.replicate(broker_id)
+                self.decide(broker_id)
+                self.answer_change(broker_id, is_lost=False)
+            self.answer_producers()
+
+    # What follows.
+
+    def _perform(self, broker_id: BrokerId, events: list[PartitionEvent]) -> None:
+        broker = self.brokers[broker_id]
+        for event in events:
+            if isinstance(event, IsrChangeWanted):
+                self.changes[broker_id] = Change(event.proposal, broker.life)
+            elif isinstance(event, HighWatermarkAdvanced) and broker.replica is not None and broker.replica.is_leader:
+                assert len(broker.replica.isr) >= MIN_ISR, "nothing is committed by too few"
+
+    def answer_producers(self) -> None:
+        """Whoever waits for acks=all looks whether it has them."""
+        waiting = []
+        for parked in self.parked:
+            broker = self.brokers[parked.leader]
+            if broker.replica is None or broker.life != parked.life:
+                continue
+            try:
+                broker.replica.check_reign(parked.reign)
+                is_done = broker.replica.is_settled(parked.offset + 1, Acks.ALL)
+            except ApiError:
+                continue
+            if is_done:
+                assert self.acked.setdefault(parked.offset, parked.value) == parked.value, "two records at one offset"
+            else:
+                waiting.append(parked)
+        self.parked = waiting
+
+    # What must always hold.
+
+    def check(self) -> None:
+        """Every invariant, whatever has happened."""
+        running = [each.replica for each in self.brokers.values() if each.replica is not None]
+        for replica in running:
+            log = replica.log
+            assert log.log_start_offset <= replica.high_watermark <= log.log_end_offset
+        self._check_watermarks()
+        contents = {replica.broker_id: values(replica) for replica in running}
+        self._check_agreement(running, contents)
+        self._check_acked(running, contents)
+
+    def _check_watermarks(self) -> None:
+        for broker in self.brokers.values():
+            replica = broker.replica
+            if replica is not None and replica.is_leader:
+                before = broker.watermarks.get(replica.reign, 0)
+                assert replica.high_watermark >= before, "the watermark went back within a reign"
+                broker.watermarks[replica.reign] = replica.high_watermark
+
+    def _check_agreement(self, running: list[Partition], contents: dict[BrokerId, dict[int, str]]) -> None:
+        for one in running:
+            for other in running:
+                end = min(one.high_watermark, other.high_watermark)
+                start = max(one.log.log_start_offset, other.log.log_start_offset)
+                for offset in range(start, end):
+                    ours, theirs = contents[one.broker_id][offset], contents[other.broker_id][offset]
+                    assert ours == theirs, f"{ours} and {theirs} at offset {offset}, below both watermarks"
+
+    def _check_acked(self, running: list[Partition], contents: dict[BrokerId, dict[int, str]]) -> None:
+        """A member of the ISR holds all that was ever acknowledged: whoever of them is elected, nothing is lost."""
+        for replica in running:
+            if replica.broker_id not in self.state.isr:
+                continue
+            for offset, value in self.acked.items():
+                is_deleted = offset < replica.log.log_start_offset
+                assert is_deleted or contents[replica.broker_id].get(offset) == value, (
+                    f"{value} was acknowledged at {offset}, and broker {replica.broker_id} of the ISR lacks it"
+                )
+
+    def check_healed(self) -> None:
+        """After the faults: one leader, everybody in sync, one log."""
+        self.check()
+        replicas = [each.replica for each in self.brokers.values() if each.replica is not None]
+        assert len(replicas) == len(BROKERS)
+        assert sorted(self.state.isr) == list(BROKERS)
+        assert len({replica.log.log_end_offset for replica in replicas}) == 1
+        leader = next(replica for replica in replicas if replica.is_leader)
+        assert leader.high_watermark == leader.log.log_end_offset
+        assert not self.parked
