@@ -1,40 +1,39 @@
-"""One node: what exists, who is given whom, and the order of start and stop.
+"""One node: what exists, and the order of start and stop.
 
 The order matters. Logs are recovered before the broker registers, so that nobody is sent to it in vain. Sockets are bound before it
-registers, so that the port it announces is real, but answer only afterwards. Stopping is the reverse: the registration goes, requests
-under way are finished, then everything is flushed, checkpointed and closed, and last the mark of a clean shutdown is left.
+registers, so that the ports it announces are real, but answer only afterwards: brokers first, and clients once the controller has told this
+broker what it is. Stopping is the reverse: others take over what it leads, requests under way are finished, then everything is flushed,
+checkpointed and closed, the mark of a clean shutdown is left, and last the registration goes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from typing import Final
 
-from tidelog.broker.fetch_sessions import FetchSessionCache
+from tidelog.broker import controlled_shutdown
+from tidelog.broker.assembly import Assembly, assemble, with_broker_id
 from tidelog.broker.handlers import bind_handlers
 from tidelog.broker.housekeeping import Housekeeping
-from tidelog.broker.image_follower import ImageFollower
-from tidelog.broker.live_config import LiveConfig
+from tidelog.broker.inter_broker import endpoints_to_register, listeners_to_bind
 from tidelog.broker.log_cleaner import LogCleaner
-from tidelog.broker.log_directories import known_broker_id
-from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.node import Node
-from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replica_manager import ReplicaManager
-from tidelog.config import GENERATED_BROKER_ID, BrokerConfig
+from tidelog.config import BrokerConfig
 from tidelog.config import Listener as ListenerSetting
-from tidelog.controller.service import ControllerService
+from tidelog.partition import Partition
 from tidelog.registry import Registry
 from tidelog.runtime import Address, Runtime, StorageFailure
 from tidelog.runtime.logs import fields
 from tidelog.server import ConnectionLimits, Dispatcher, Guard, GuardLimits, Listener
-from tidelog.wire.api import ApiKey
-from tidelog.wire.codec import prepare
 
 logger = logging.getLogger(__name__)
+
+TOLD_WITHIN_S: Final = 10.0
+"""How long a start waits for the controller's first word; clients who come earlier ask again."""
 
 
 class Broker:
@@ -45,52 +44,99 @@ class Broker:
         self._runtime = runtime
         self._registry = registry
         self._stop_requested = asyncio.Event()
+        self._node: Node | None = None
 
     def stop(self) -> None:
         """Ask the broker to leave; `run` returns when it has."""
         self._stop_requested.set()
 
+    @property
+    def is_controller(self) -> bool:
+        """Whether it believes to be the controller."""
+        return self._node is not None and self._node.controller.is_active
+
+    def partitions(self) -> Iterator[Partition]:
+        """Its replicas, for those who look on."""
+        if self._node is not None:
+            yield from (partition for partition, _ in self._node.replicas.partitions())
+
     async def run(self, *, on_ready: Callable[[Mapping[str, Address]], None]) -> None:
-        """Serve until `stop`; `on_ready` gets the bound address of each listener.
+        """Serve until `stop`; `on_ready` gets the bound address of each listener for clients.
 
         Raises NetworkFailure, StorageFailure, WrongDirectory, RegistryUnavailable or BrokerIdTaken when it cannot serve, and StorageFailure
         when the last log directory has failed.
         """
         config = await with_broker_id(self._config, self._runtime, self._registry)
-        node = assemble(config, self._runtime, self._registry)
+        assembly = assemble(config, self._runtime, self._registry)
+        self._node = node = assembly.node
         guard = Guard(guard_limits(config), self._runtime)
-        listeners = [self._listener(node, setting, guard) for setting in config.listeners]
+        listeners = [self._listener(node, setting, guard) for setting in listeners_to_bind(config)]
         async with AsyncExitStack() as parts:
-            cluster_id = await node.controller.prepare()
-            await parts.enter_async_context(node.replicas.running(cluster_id))
-            for listener in listeners:
-                await parts.enter_async_context(listener.running())
-            parts.callback(node.replicas.fetch_waiters.dismiss)
-            parts.push_async_callback(node.controller.stop)
-            await node.controller.start(config.advertised([bound(listener) for listener in listeners]))
-            node.replicas.placement.set_aside_strays(
-                {partition.topic_partition for partition, _ in node.replicas.partitions()},
-                node.metadata.image.finished_deletions,
-                node.replicas.on_directory_failed,
-            )
-            await parts.enter_async_context(Housekeeping(config, self._runtime, node.replicas).running())
-            await parts.enter_async_context(LogCleaner(node.live_config, self._runtime, node.replicas).running())
+            await self._open(assembly, listeners, parts)
+            await self._join(assembly, listeners, parts)
             for listener in listeners:
                 listener.serve()
-            logger.info("broker ready", extra=fields(broker_id=config.broker_id, cluster_id=cluster_id))
-            on_ready({listener.name: listener.address for listener in listeners})
+            logger.info("broker ready", extra=fields(broker_id=config.broker_id, cluster_id=node.metadata.cluster_id))
+            named = {setting.name for setting in config.listeners}
+            on_ready({listener.name: listener.address for listener in listeners if listener.name in named})
             failure = await self._until_stopped(node.replicas)
             logger.info("broker stopping", extra=fields(broker_id=config.broker_id))
+            await controlled_shutdown.leave(node)
         if failure is not None:
             raise failure
 
+    async def _open(self, assembly: Assembly, listeners: list[Listener], parts: AsyncExitStack) -> None:
+        """Everything that needs nobody else: the session, the logs, the sockets."""
+        node = assembly.node
+        parts.push_async_callback(node.controller.stop)
+        cluster_id = await node.controller.prepare()
+        node.metadata.begin(cluster_id)
+        await parts.enter_async_context(node.replicas.running(cluster_id))
+        await parts.enter_async_context(node.configs.running())
+        await parts.enter_async_context(node.peers.running())
+        await parts.enter_async_context(assembly.channels.running())
+        await parts.enter_async_context(assembly.isr_changes.running())
+        await parts.enter_async_context(assembly.fetchers.running())
+        # Brokers are served for longer than clients: what producers wait for comes from them.
+        for listener in sorted(listeners, key=lambda one: not node.is_inter_broker(one.name)):
+            await parts.enter_async_context(listener.running())
+        parts.callback(node.replicas.dismiss)
+
+    async def _join(self, assembly: Assembly, listeners: list[Listener], parts: AsyncExitStack) -> None:
+        """Register, and wait for the controller's word, be it our own."""
+        node, config = assembly.node, assembly.node.config
+        remembered = await node.controller.last_registered_epoch()
+        is_intact = assembly.incarnations.is_intact(node.replicas.directories, remembered)
+        endpoints = endpoints_to_register(config, [bound(listener) for listener in listeners])
+        await node.controller.start(endpoints, is_intact=is_intact)
+        for listener in listeners:
+            if node.is_inter_broker(listener.name):
+                listener.serve()
+        await parts.enter_async_context(assembly.directory_reports.running())
+        controlling = await parts.enter_async_context(asyncio.TaskGroup())
+        parts.callback(controlling.create_task(node.controller.run()).cancel)
+        await self._until_told(node)
+        await parts.enter_async_context(Housekeeping(config, self._runtime, node.replicas).running())
+        await parts.enter_async_context(LogCleaner(node.live_config, self._runtime, node.replicas).running())
+
+    async def _until_told(self, node: Node) -> None:
+        try:
+            async with asyncio.timeout(TOLD_WITHIN_S):
+                await node.control_plane.was_told_all.wait()
+        except TimeoutError:
+            logger.warning("no word of a controller yet", extra=fields(broker_id=node.config.broker_id))
+
     def _listener(self, node: Node, setting: ListenerSetting, guard: Guard) -> Listener:
+        config = node.config
+        is_inter_broker = node.is_inter_broker(setting.name)
         limits = ConnectionLimits(
-            request_bytes_max=node.config.socket_request_max_bytes,
-            recordless_request_bytes_max=node.config.control_request_max_bytes,
-            idle_ms_max=node.config.connections_max_idle_ms,
+            request_bytes_max=config.socket_request_max_bytes,
+            recordless_request_bytes_max=(
+                config.socket_request_max_bytes if is_inter_broker else config.control_request_max_bytes
+            ),
+            idle_ms_max=config.connections_max_idle_ms,
         )
-        dispatcher = Dispatcher(bind_handlers(node), self._runtime.metrics)
+        dispatcher = Dispatcher(bind_handlers(node, setting.name), self._runtime.metrics)
         return Listener(setting.name, Address(setting.host, setting.port), dispatcher, limits, self._runtime, guard)
 
     async def _until_stopped(self, replicas: ReplicaManager) -> StorageFailure | None:
@@ -107,26 +153,6 @@ class Broker:
         return StorageFailure("use", ",".join(self._config.log_dirs), "every log directory has failed")
 
 
-def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Node:
-    """Say who is given whom."""
-    # The first codec imports kio, which takes longer than the loop may be held; each of the others is made on first use in a few milliseconds.
-    prepare([ApiKey.API_VERSIONS])
-    metadata = MetadataCache()
-    replicas = ReplicaManager(config, runtime)
-    live_config = LiveConfig(config)
-    images = ImageFollower(live_config, metadata, replicas, runtime.clock)
-    controller = ControllerService(config, registry, runtime.randomness, runtime.clock, images.publish)
-    return Node(
-        live_config=live_config,
-        runtime=runtime,
-        metadata=metadata,
-        replicas=replicas,
-        controller=controller,
-        producer_ids=ProducerIds(controller.allocate_producer_ids),
-        fetch_sessions=FetchSessionCache(slots_max=config.fetch_session_slots),
-    )
-
-
 def guard_limits(config: BrokerConfig) -> GuardLimits:
     """What the settings allow all clients together."""
     return GuardLimits(
@@ -135,17 +161,6 @@ def guard_limits(config: BrokerConfig) -> GuardLimits:
         request_bytes_max=config.queued_request_max_bytes,
         requests_max=config.queued_requests_max,
     )
-
-
-async def with_broker_id(config: BrokerConfig, runtime: Runtime, registry: Registry) -> BrokerConfig:
-    """The settings with a real broker id: the given one, the one the log directories remember, or a fresh one."""
-    if config.broker_id != GENERATED_BROKER_ID:
-        return config
-    broker_id = known_broker_id(config, runtime)
-    if broker_id is None:
-        nameless = ControllerService(config, registry, runtime.randomness, runtime.clock, lambda _: None)
-        broker_id = await nameless.generate_broker_id()
-    return dataclasses.replace(config, broker_id=broker_id)
 
 
 def bound(listener: Listener) -> ListenerSetting:

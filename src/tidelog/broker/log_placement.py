@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from tidelog.config import BrokerConfig, LogConfig
 from tidelog.model import TopicId, TopicPartition
@@ -12,6 +13,8 @@ from tidelog.runtime.logs import fields
 from tidelog.storage import LogDirectory, PartitionLog
 
 logger = logging.getLogger(__name__)
+
+OnFailed: TypeAlias = Callable[[LogDirectory, StorageFailure], None]
 
 
 class LogPlacement:
@@ -56,17 +59,33 @@ class LogPlacement:
         now_ms = self._runtime.clock.wall_ms()
         return directory, directory.open_log(topic_partition, config, now_ms=now_ms, topic_id=topic_id)
 
-    def set_aside_strays(
-        self,
-        hosted: Collection[TopicPartition],
-        deleted: Collection[str],
-        on_failed: Callable[[LogDirectory, StorageFailure], None],
-    ) -> None:
-        """Put logs of topics nobody knows out of sight; those `deleted` go, others are kept: a lost registry must not cost records."""
+    def log(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log of this name, whatever its topic's id, on a directory that works."""
+        return next((one.logs[topic_partition] for one in self.online() if topic_partition in one.logs), None)
+
+    def delete(self, topic_partition: TopicPartition, on_failed: OnFailed) -> None:
+        """Put a log out of sight, to be removed later; fine where there is none."""
         for directory in list(self.online()):
             try:
-                for topic_partition in [key for key in directory.logs if key not in hosted]:
-                    self._set_aside(directory, topic_partition, is_deleted=topic_partition.topic in deleted)
+                if topic_partition in directory.logs:
+                    directory.delete_log(topic_partition, unique=self._runtime.randomness.uuid())
+            except StorageFailure as failure:
+                on_failed(directory, failure)
+
+    def set_aside_strays(
+        self,
+        is_hosted: Callable[[TopicPartition], bool],
+        is_deleted: Callable[[TopicPartition, TopicId | None], bool],
+        on_failed: OnFailed,
+    ) -> None:
+        """Put logs that nobody hosts out of sight; deleted ones go, others are kept: a lost registry must not cost records."""
+        for directory in list(self.online()):
+            try:
+                for topic_partition, log in list(directory.logs.items()):
+                    if not is_hosted(topic_partition):
+                        self._set_aside(
+                            directory, topic_partition, is_deleted=is_deleted(topic_partition, log.topic_id)
+                        )
             except StorageFailure as failure:
                 on_failed(directory, failure)
 
@@ -74,6 +93,7 @@ class LogPlacement:
         unique = self._runtime.randomness.uuid()
         if is_deleted:
             directory.delete_log(topic_partition, unique=unique)
+            logger.info("replica deleted", extra=fields(partition=topic_partition))
             return
         path = directory.set_aside_log(topic_partition, unique=unique)
         logger.warning("log of an unknown topic set aside", extra=fields(partition=topic_partition, path=path))

@@ -1,31 +1,87 @@
-"""What this broker knows of the cluster: the newest image the controller published."""
+"""What this broker tells clients about the cluster, as the controller last told it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
-from tidelog.controller import ClusterImage, TopicImage
-from tidelog.model import ApiError, BrokerEndpoint, BrokerId, ErrorCode, TopicId
+from tidelog.broker.peers import reachable
+from tidelog.controller import NO_BROKER, BrokerImage, ClusterImage, TopicImage
+from tidelog.model import ApiError, BrokerId, ErrorCode, TopicId
 from tidelog.runtime import Address
 
-_WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  # compared with, not bound
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  # recognised, not bound to
+AUTOMATIC_LISTENER: Final = "REPLICATION"
+
+
+class BrokerEndpoint(NamedTuple):
+    """A broker as a client of one listener sees it."""
+
+    broker_id: BrokerId
+    host: str
+    port: int
+    rack: str | None
 
 
 class MetadataCache:
-    """Answers questions about topics and brokers; replaced as a whole when a new image arrives."""
+    """Answers questions about topics and brokers. Only the control plane and the settings' follower change it."""
 
-    def __init__(self) -> None:
+    def __init__(self, inter_broker_listener: str = AUTOMATIC_LISTENER) -> None:
+        self._inter_broker_listener = inter_broker_listener
         self._image = ClusterImage()
         self._name_by_id: dict[TopicId, str] = {}
+        self._leaders: dict[BrokerId, Address] = {}  # Told with leaderships, before the brokers themselves are told.
 
-    def publish(self, image: ClusterImage) -> None:
-        """From now on, this is the truth."""
-        self._image = image
-        self._name_by_id = {topic.topic_id: name for name, topic in image.topics.items()}
+    # Being told.
+
+    def begin(self, cluster_id: str) -> None:
+        """The name of the cluster, which is known before anything else is."""
+        self._image = dataclasses.replace(self._image, cluster_id=cluster_id)
+
+    def take_leaders(self, leaders: Mapping[BrokerId, Address]) -> None:
+        """Where leaders are reached by brokers, until the brokers themselves are told."""
+        self._leaders.update(leaders)
+
+    def take_brokers(
+        self, brokers: Mapping[BrokerId, BrokerImage], *, controller_id: BrokerId, controller_epoch: int
+    ) -> None:
+        """All brokers that live, and who decides."""
+        self._leaders.clear()
+        self._image = dataclasses.replace(
+            self._image, brokers=brokers, controller_id=controller_id, controller_epoch=controller_epoch
+        )
+
+    def take_topics(self, changed: Iterable[TopicImage], *, gone: Iterable[str] = ()) -> None:
+        """Topics that came or changed, as a whole, and those that went."""
+        topics = dict(self._image.topics)
+        for name in gone:
+            self._forget_id(topics.pop(name, None))
+        for topic in changed:
+            self._forget_id(topics.get(topic.name))
+            topics[topic.name] = topic
+            self._name_by_id[topic.topic_id] = topic.name
+        self._image = dataclasses.replace(self._image, topics=topics)
+
+    def take_configs(self, name: str, topic_id: TopicId, configs: Mapping[str, str]) -> None:
+        """What was altered of the settings of a topic."""
+        topic = self._image.topics.get(name)
+        if topic is not None and topic.topic_id == topic_id:
+            self.take_topics([dataclasses.replace(topic, configs=configs)])
+
+    def take_broker_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """What was altered of the settings of brokers, by broker id."""
+        self._image = dataclasses.replace(self._image, broker_configs=configs)
+
+    def _forget_id(self, topic: TopicImage | None) -> None:
+        if topic is not None:
+            self._name_by_id.pop(topic.topic_id, None)
+
+    # Telling.
 
     @property
     def image(self) -> ClusterImage:
-        """The truth as of now."""
+        """The truth as of now, as far as it was told."""
         return self._image
 
     @property
@@ -35,8 +91,8 @@ class MetadataCache:
 
     @property
     def controller_id(self) -> BrokerId:
-        """Who decides; -1 while nobody does."""
-        return self._image.controller_id
+        """Who decides; -1 while nobody does, or who did is gone."""
+        return self._image.controller_id if self.is_live(self._image.controller_id) else NO_BROKER
 
     def topics(self) -> Iterable[TopicImage]:
         """All topics, by name."""
@@ -63,6 +119,19 @@ class MetadataCache:
     def is_live(self, broker_id: BrokerId) -> bool:
         """Whether the broker is registered."""
         return broker_id in self._image.brokers
+
+    def racks(self) -> Mapping[BrokerId, str | None]:
+        """The failure domains of the live brokers."""
+        return {broker_id: broker.rack for broker_id, broker in self._image.brokers.items()}
+
+    def inter_broker_address(self, broker_id: BrokerId) -> Address | None:
+        """Where other brokers reach a broker; None while that was not told."""
+        leader = self._leaders.get(broker_id)  # Newer than the brokers that were told before.
+        broker = self._image.brokers.get(broker_id)
+        endpoint = None if broker is None else broker.endpoints.get(self._inter_broker_listener)
+        if leader is None and endpoint is not None:
+            leader = Address(endpoint.host, endpoint.port)
+        return None if leader is None else reachable(leader)
 
     def endpoints(self, listener: str, *, dialled: Address) -> Iterator[BrokerEndpoint]:
         """Where clients of this listener reach each live broker.

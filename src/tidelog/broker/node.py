@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidelog.broker.config_follower import ConfigFollower
+from tidelog.broker.control_plane import ControlPlane
 from tidelog.broker.fetch_sessions import FetchSessionCache
+from tidelog.broker.fetchers import Fetchers, IsrChanges
+from tidelog.broker.forwarding import ControllerLine
 from tidelog.broker.live_config import LiveConfig
 from tidelog.broker.metadata_cache import MetadataCache
+from tidelog.broker.peers import Peers
 from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.replica_descriptions import ReplicaDescriptions
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.replica_selector import ReplicaSelector
+from tidelog.broker.replication_quota import ReplicationQuotas
 from tidelog.config import BrokerConfig
 from tidelog.controller.service import ControllerService
 from tidelog.runtime import Runtime
@@ -23,6 +32,17 @@ class Node:
     metadata: MetadataCache
     replicas: ReplicaManager
     controller: ControllerService
+    control_plane: ControlPlane
+    configs: ConfigFollower
+    peers: Peers
+    controller_line: ControllerLine
+    descriptions: ReplicaDescriptions
+    fetchers: Fetchers
+    isr_changes: IsrChanges
+    quota: ReplicationQuotas
+    selector: ReplicaSelector
+    broker_epoch: Callable[[], int]
+    inter_broker_listener: str
     producer_ids: ProducerIds
     fetch_sessions: FetchSessionCache
 
@@ -30,3 +50,7 @@ class Node:
     def config(self) -> BrokerConfig:
         """The settings that hold now."""
         return self.live_config.current
+
+    def is_inter_broker(self, listener: str) -> bool:
+        """Whether requests of this listener come from brokers, who may ask what clients may not."""
+        return listener == self.inter_broker_listener

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from tidelog.broker.checkpointer import DirectoryCheckpointer
+from tidelog.broker.fetchers import Fetchers, IsrChanges
 from tidelog.broker.flusher import DirectoryFlusher, perform_all
 from tidelog.broker.log_directories import open_directories
 from tidelog.broker.log_placement import LogPlacement
 from tidelog.broker.validation import BatchValidation, writable
 from tidelog.broker.waiters import Waiters
 from tidelog.config import BrokerConfig, LogConfig
+from tidelog.controller import NO_BROKER
 from tidelog.model import (
     Acks,
     ApiError,
+    BrokerId,
     ErrorCode,
     Offset,
     TopicId,
@@ -32,11 +35,15 @@ from tidelog.model import (
 from tidelog.partition import (
     FlushWanted,
     HighWatermarkAdvanced,
+    IsrChangeWanted,
     Leadership,
     LeadershipChanged,
     LogEndAdvanced,
+    LogTruncated,
+    LowWatermarkAdvanced,
     Partition,
     PartitionEvent,
+    ReplicationRules,
 )
 from tidelog.records import Validated
 from tidelog.runtime import DiskFull, Runtime, StorageFailure
@@ -56,30 +63,48 @@ class _Hosted:
     flusher: DirectoryFlusher
 
 
-class _Wanted(NamedTuple):
-    """What `lead` was asked for."""
+class Told(NamedTuple):
+    """What the controller says of one replica of ours."""
 
+    topic_partition: TopicPartition
     topic_id: TopicId
     config: LogConfig
     leadership: Leadership
+    is_new: bool  # Nothing of it can lie in a directory that is offline.
 
 
 class ReplicaManager:
     """Everything this broker stores. Lives from after recovery until every log is closed."""
 
-    def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
+    fetchers: Fetchers
+    isr_changes: IsrChanges
+
+    def __init__(self, config: BrokerConfig, runtime: Runtime, *, is_live: Callable[[BrokerId], bool]) -> None:
         self._config = config
         self._runtime = runtime
+        self._is_live = is_live
+        self._rules = ReplicationRules(lag_time_max_ms=config.replica_lag_time_max_ms, truncation=config.truncation)
         self._directories: list[LogDirectory] = []
         self.placement = LogPlacement(config, runtime, self._directories)
         self._failed: list[LogDirectory] = []
         self._flushers: dict[str, DirectoryFlusher] = {}
         self._checkpointers: dict[str, DirectoryCheckpointer] = {}
         self._hosted: dict[TopicPartition, _Hosted] = {}
-        self._unavailable: dict[TopicPartition, _Wanted] = {}  # Ours, but their logs cannot be had at present.
+        self._by_topic: dict[str, dict[TopicPartition, None]] = {}
+        self._unavailable: dict[TopicPartition, Told] = {}  # Ours, but their logs cannot be had at present.
         self._is_full = False  # Said once; said again when an append has worked in between.
         self.produce_waiters: Waiters[TopicPartition] = Waiters()
+        """Woken by flushes and the high watermark: producers."""
         self.fetch_waiters: Waiters[TopicPartition] = Waiters()
+        """Woken by the high watermark: consumers."""
+        self.follower_waiters: Waiters[TopicPartition] = Waiters()
+        """Woken by the log end: the fetches of followers."""
+        self.deletion_waiters: Waiters[TopicPartition] = Waiters()
+        """Woken by the low watermark: those who delete records."""
+        self.flushes: Waiters[TopicPartition] = Waiters()
+        """Woken by flushes: our own fetchers, which fetch on from what is settled."""
+        self.directory_failed = asyncio.Event()
+        """Set whenever a directory went offline; whoever tells the controller clears it."""
         self.all_directories_failed = asyncio.Event()
         self.validation = BatchValidation(runtime, self.partition)
         self._bytes_in = runtime.metrics.counter("kafka_server_brokertopicmetrics_bytesin_total")
@@ -103,7 +128,7 @@ class ReplicaManager:
     def _flusher(self, directory: LogDirectory) -> DirectoryFlusher:
         return DirectoryFlusher(
             self._runtime.disk.threads(directory.path),
-            on_flushed=self._perform_for,
+            on_flushed=self._on_flushed,
             on_failed=partial(self.on_directory_failed, directory),
         )
 
@@ -149,6 +174,20 @@ class ReplicaManager:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log of this replica cannot be had at present")
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
+    def hosted(self, topic_partition: TopicPartition) -> Partition | None:
+        """The replica, also one whose directory has failed; None where there is none."""
+        hosted = self._hosted.get(topic_partition)
+        return None if hosted is None else hosted.partition
+
+    def hosts(self, topic_partition: TopicPartition) -> bool:
+        """Whether a replica is ours, be it that its log cannot be had at present."""
+        return topic_partition in self._hosted or topic_partition in self._unavailable
+
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        """Whether the replica is here, but on a directory that has failed."""
+        hosted = self._hosted.get(topic_partition)
+        return hosted is not None and hosted.directory.failure is not None
+
     def is_hosting(self, partition: Partition) -> bool:
         """Whether this very replica is still here; its topic may have been deleted meanwhile."""
         hosted = self._hosted.get(partition.topic_partition)
@@ -179,7 +218,7 @@ class ReplicaManager:
             raise self.storage_error(topic_partition, failure) from failure
         self._is_full = False
         self._bytes_in.add(len(batch))
-        self._perform(hosted, events)
+        self.perform(hosted.partition, events)
         return hosted.partition, appended
 
     def want_flush(self, partition: Partition) -> None:
@@ -200,55 +239,114 @@ class ReplicaManager:
 
     # What the controller tells.
 
-    def lead(
-        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, leadership: Leadership
-    ) -> None:
-        """Host the replica, if it is not hosted yet, and lead it; without its log it answers with storage errors until that can be had."""
-        hosted = self._hosted.get(topic_partition)
+    def replicate_with(self, fetchers: Fetchers, isr_changes: IsrChanges) -> None:
+        """Those who replicate; named after the fact, since they need this manager first."""
+        self.fetchers = fetchers
+        self.isr_changes = isr_changes
+
+    def lead(self, told: Told) -> None:
+        """Host the replica, if it is not hosted yet, and lead it. Raises ApiError, after which nothing of it is remembered."""
+        self.fetchers.unfollow(told.topic_partition)
+        monotonic_ms = self._runtime.clock.monotonic_ms()
+        self._take_over(told, lambda partition: partition.become_leader(told.leadership, monotonic_ms=monotonic_ms))
+
+    def follow(self, told: Told) -> None:
+        """Host the replica, if it is not hosted yet, and follow its leader, if it has one. Raises ApiError, as `lead` does."""
+        known = self.hosted(told.topic_partition)
+        is_new_epoch = known is None or known.leader_epoch != told.leadership.leader_epoch
+        if is_new_epoch:
+            self.fetchers.unfollow(told.topic_partition)
+        now_ms = self._runtime.clock.wall_ms()
+        partition = self._take_over(told, lambda partition: partition.become_follower(told.leadership, now_ms=now_ms))
+        if partition is not None and is_new_epoch and told.leadership.leader != NO_BROKER:
+            self.fetchers.follow(partition, told.leadership.leader)
+
+    def _take_over(self, told: Told, become: Callable[[Partition], list[PartitionEvent]]) -> Partition | None:
+        """The replica in its new role; None where a full disk keeps its log from us, and it answers with storage errors until it can be had."""
+        hosted = self._hosted.get(told.topic_partition)
         if hosted is not None and hosted.directory.failure is not None:
-            return
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory of this replica has failed")
         try:
             if hosted is None:
-                hosted = self._host(topic_partition, topic_id, config, is_new=leadership.leader_epoch == 0)
-            hosted.partition.reconfigure(config)
-            self._perform(hosted, hosted.partition.become_leader(leadership))
+                hosted = self._host(told)
+            hosted.partition.reconfigure(told.config)
+            self.perform(hosted.partition, become(hosted.partition))
         except StorageFailure as failure:
-            if hosted is None and topic_partition not in self._unavailable:
-                logger.error("replica unavailable", extra=fields(partition=topic_partition, reason=failure))
-                self._unavailable[topic_partition] = _Wanted(topic_id, config, leadership)
             self._take_failed_offline()
-        else:
-            self._unavailable.pop(topic_partition, None)
+            if not isinstance(failure, DiskFull):
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, failure.reason) from failure
+            if told.topic_partition not in self._unavailable:
+                logger.error("replica unavailable", extra=fields(partition=told.topic_partition, reason=failure))
+            self._unavailable[told.topic_partition] = told
+            return None
+        self._unavailable.pop(told.topic_partition, None)
+        return hosted.partition
 
     def retry_unavailable(self) -> None:
         """Try again to have the logs that could not be had; space may have returned."""
-        for topic_partition, wanted in list(self._unavailable.items()):
-            self.lead(topic_partition, wanted.topic_id, wanted.config, wanted.leadership)
+        for told in list(self._unavailable.values()):
+            try:
+                if told.leadership.leader == self._config.broker_id:
+                    self.lead(told)
+                else:
+                    self.follow(told)
+            except ApiError as error:
+                logger.error("replica unavailable", extra=fields(partition=told.topic_partition, reason=error))
 
-    def drop(self, topic_partition: TopicPartition) -> None:
-        """Stop hosting a replica of a deleted topic and put its files out of sight; the thread removes them later."""
+    def reconfigure(self, topic: str, config: LogConfig) -> None:
+        """Give all replicas of a topic other settings."""
+        for topic_partition in list(self._by_topic.get(topic, ())):
+            partition = self._hosted[topic_partition].partition
+            self.perform(partition, partition.reconfigure(config))
+
+    def let_go(self, kept: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Host no replica but these; the logs of the others stay where they are. Which ones that were."""
+        others = [topic_partition for topic_partition in self._hosted if topic_partition not in kept]
+        for topic_partition in others:
+            self.fetchers.unfollow(topic_partition)
+            self._forget(topic_partition)
+            self._wake(topic_partition)
+        return others
+
+    def _forget(self, topic_partition: TopicPartition) -> _Hosted | None:
+        """Host it no longer."""
         self._unavailable.pop(topic_partition, None)
         hosted = self._hosted.pop(topic_partition, None)
+        if hosted is not None:
+            del self._by_topic[topic_partition.topic][topic_partition]
+            if not self._by_topic[topic_partition.topic]:
+                del self._by_topic[topic_partition.topic]
+            hosted.flusher.forget(topic_partition)
+            hosted.partition.step_down()
+        return hosted
+
+    def stop(self, topic_partition: TopicPartition, *, is_deleted: bool) -> None:
+        """Replicate no longer; with `is_deleted` stop hosting it and put its files out of sight, to be removed by the thread later."""
+        self.fetchers.unfollow(topic_partition)
+        if not is_deleted:
+            self._wake(topic_partition)
+            return
+        hosted = self._forget(topic_partition)
+        self.placement.delete(topic_partition, self.on_directory_failed)
         if hosted is None:
             return
-        hosted.flusher.forget(topic_partition)
-        hosted.partition.step_down()
-        if hosted.directory.failure is None:
-            try:
-                hosted.directory.delete_log(topic_partition, unique=self._runtime.randomness.uuid())
-            except StorageFailure as failure:
-                self.on_directory_failed(hosted.directory, failure)
         self._wake(topic_partition)
         logger.info("replica deleted", extra=fields(partition=topic_partition))
 
-    def _host(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool) -> _Hosted:
-        directory, log = self.placement.find(topic_partition, topic_id) or self.placement.create(
-            topic_partition, topic_id, config, is_new=is_new
+    def _host(self, told: Told) -> _Hosted:
+        directory, log = self.placement.find(told.topic_partition, told.topic_id) or self.placement.create(
+            told.topic_partition, told.topic_id, told.config, is_new=told.is_new
         )
-        checkpoint = directory.high_watermarks.get(topic_partition, 0)
-        partition = Partition(self._config.broker_id, log, high_watermark=checkpoint)
+        partition = Partition(
+            self._config.broker_id,
+            log,
+            high_watermark=directory.high_watermarks.get(told.topic_partition, 0),
+            rules=self._rules,
+            is_eligible=self._is_live,
+        )
         hosted = _Hosted(partition, directory, self._flushers[directory.path])
-        self._hosted[topic_partition] = hosted
+        self._hosted[told.topic_partition] = hosted
+        self._by_topic.setdefault(told.topic_partition.topic, {})[told.topic_partition] = None
         return hosted
 
     def _high_watermarks(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
@@ -261,30 +359,47 @@ class ReplicaManager:
 
     # Performing events.
 
-    def _perform_for(self, partition: Partition, events: list[PartitionEvent]) -> None:
-        if self.is_hosting(partition):
-            self._perform(self._hosted[partition.topic_partition], events)
-            self.produce_waiters.wake(
-                partition.topic_partition
-            )  # acks=1 waits for the flush, not for the high watermark.
+    def _on_flushed(self, partition: Partition, events: list[PartitionEvent]) -> None:
+        self.perform(partition, events)
+        self.produce_waiters.wake(partition.topic_partition)  # acks=1 waits for the flush, not for the high watermark.
+        self.flushes.wake(partition.topic_partition)
 
-    def _perform(self, hosted: _Hosted, events: list[PartitionEvent]) -> None:
-        topic_partition = hosted.partition.topic_partition
+    def perform(self, partition: Partition, events: Sequence[PartitionEvent]) -> None:
+        """Do what a change of a replica calls for; nothing for one that is no longer here."""
+        topic_partition = partition.topic_partition
+        hosted = self._hosted.get(topic_partition)
+        if hosted is None or hosted.partition is not partition:
+            return
         for event in events:
             match event:
                 case LogEndAdvanced():
-                    pass  # Nobody reads past the high watermark yet; followers will.
+                    self.follower_waiters.wake(topic_partition)
                 case HighWatermarkAdvanced():
-                    self._wake(topic_partition)
+                    self.produce_waiters.wake(topic_partition)
+                    self.fetch_waiters.wake(topic_partition)
                 case FlushWanted():
-                    hosted.flusher.want(hosted.partition)
-                case LeadershipChanged(leader_epoch):
+                    hosted.flusher.want(partition)
+                case LowWatermarkAdvanced():
+                    self.deletion_waiters.wake(topic_partition)
+                case LeadershipChanged():
                     self._wake(topic_partition)
-                    logger.info("leading", extra=fields(partition=topic_partition, leader_epoch=leader_epoch))
+                case IsrChangeWanted(proposal):
+                    self.isr_changes.propose(partition, proposal)
+                case LogTruncated(from_offset, to_offset):
+                    self._wake(topic_partition)
+                    logger.info(
+                        "log truncated",
+                        extra=fields(partition=topic_partition, from_offset=from_offset, to_offset=to_offset),
+                    )
 
     def _wake(self, topic_partition: TopicPartition) -> None:
-        self.produce_waiters.wake(topic_partition)
-        self.fetch_waiters.wake(topic_partition)
+        for waiters in (self.produce_waiters, self.fetch_waiters, self.follower_waiters, self.deletion_waiters):
+            waiters.wake(topic_partition)
+
+    def dismiss(self) -> None:
+        """The broker is leaving: nobody is to wait for news any longer."""
+        self.fetch_waiters.dismiss()
+        self.follower_waiters.dismiss()
 
     # Failing.
 
@@ -314,6 +429,8 @@ class ReplicaManager:
         for topic_partition, hosted in self._hosted.items():
             if hosted.directory is directory:
                 hosted.partition.go_offline()
+                self.fetchers.unfollow(topic_partition)
                 self._wake(topic_partition)
+        self.directory_failed.set()
         if not any(True for _ in self.placement.online()):
             self.all_directories_failed.set()

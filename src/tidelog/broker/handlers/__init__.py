@@ -9,7 +9,10 @@ from typing import cast
 
 from tidelog.broker.handlers import (
     alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
     api_versions,
+    controlled_shutdown,
     create_partitions,
     create_topics,
     delete_records,
@@ -18,17 +21,24 @@ from tidelog.broker.handlers import (
     describe_configs,
     describe_log_dirs,
     describe_producers,
+    describe_replicas,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
+    leader_and_isr,
     list_config_resources,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_for_leader_epoch,
     produce,
+    stop_replica,
+    update_metadata,
 )
+from tidelog.broker.handlers.forwarded import FORWARDED, forwarded
 from tidelog.broker.node import Node
 from tidelog.model import invariant
 from tidelog.server import Handler
@@ -39,13 +49,16 @@ def handler_table(*modules: ModuleType) -> Mapping[ApiKey, ModuleType]:
     """The modules by API key; two for one key, or a key the wire does not know, refuse to start."""
     table = {module.API: module for module in modules}
     invariant(len(table) == len(modules), "one handler per API")
-    invariant(set(table) <= set(API_TABLE), "every handler serves an API of the table")
+    invariant(set(table) == set(API_TABLE), "every API of the table has a handler, and no other")
     return table
 
 
 HANDLERS = handler_table(
     alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
     api_versions,
+    controlled_shutdown,
     create_partitions,
     create_topics,
     delete_records,
@@ -54,19 +67,33 @@ HANDLERS = handler_table(
     describe_configs,
     describe_log_dirs,
     describe_producers,
+    describe_replicas,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
+    leader_and_isr,
     list_config_resources,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_for_leader_epoch,
     produce,
+    stop_replica,
+    update_metadata,
 )
 
 
-def bind_handlers(node: Node) -> dict[ApiKey, Handler]:
-    """The handlers of one node, ready for its dispatcher."""
-    return {key: cast("Handler", partial(module.handle, node)) for key, module in HANDLERS.items()}
+def bind_handlers(node: Node, listener: str) -> dict[ApiKey, Handler]:
+    """The handlers of one node, ready for the dispatcher of a listener; what brokers alone may ask is on theirs only."""
+    return {
+        key: _bound(node, key, module)
+        for key, module in HANDLERS.items()
+        if node.is_inter_broker(listener) or not API_TABLE[key].is_broker_only
+    }
+
+
+def _bound(node: Node, key: ApiKey, module: ModuleType) -> Handler:
+    return forwarded(node, key, module.handle) if key in FORWARDED else cast("Handler", partial(module.handle, node))

@@ -48,6 +48,7 @@ async def alter(node: Node, asked: Sequence[AskedAlteration], *, validate_only: 
     decided = await node.controller.alter_configs(list(alterations.values()), validate_only=validate_only)
     for position, decision in zip(alterations, decided, strict=True):
         errors[position] = decision
+    await node.configs.catch_up()
     return errors
 
 
@@ -76,9 +77,15 @@ def _alteration(node: Node, asked: AskedAlteration) -> ConfigAlteration:
         raise asked.changes
     entity, name = ConfigEntity.TOPIC, asked.resource_name
     if asked.resource_type == ResourceType.BROKER:
-        broker_id = node.config.broker_id
         entity = ConfigEntity.BROKER
-        name = ALL_BROKERS if is_all_brokers(asked.resource_name, broker_id) else str(broker_id)
+        name = _broker_entity(node, asked.resource_name)
     elif asked.resource_type != ResourceType.TOPIC:
         raise unsupported(asked.resource_type)
     return ConfigAlteration(entity=entity, name=name, changes=asked.changes, replaces_all=asked.replaces_all)
+
+
+def _broker_entity(node: Node, resource_name: str) -> str:
+    """The controller alters any broker that lives: whichever was asked has sent the request on."""
+    broker_id = int(resource_name) if resource_name.isdecimal() and resource_name.isascii() else node.config.broker_id
+    known = broker_id if node.metadata.is_live(broker_id) else node.config.broker_id
+    return ALL_BROKERS if is_all_brokers(resource_name, known) else str(known)

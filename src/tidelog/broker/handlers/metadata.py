@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from tidelog.broker.node import Node
-from tidelog.controller import NewTopic, PartitionState, TopicImage, check_name
+from tidelog.controller import PartitionState, TopicImage, check_name
 from tidelog.model import ApiError, ErrorCode
 from tidelog.server import RequestContext
 from tidelog.wire.api import ApiKey
@@ -58,13 +58,11 @@ def _to_create(node: Node, request: MetadataRequest) -> list[str]:
 async def _create_and_answer(
     node: Node, context: RequestContext, request: MetadataRequest, missing: list[str]
 ) -> MetadataResponse:
-    results = await node.controller.create_topics([NewTopic(name=name) for name in missing])
-    errors: dict[str, ErrorCode] = {
-        result.name: result.error.code
-        for result in results
-        # Somebody else was quicker: the topic is there, which is all that was wanted.
-        if result.error is not None and result.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS
-    }
+    errors = await node.controller_line.create_topics(missing)
+    for name, code in errors.items():
+        # Made just now, by us or by somebody quicker; where the controller has not told us of it yet, the client asks again.
+        if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NOT_CONTROLLER):
+            errors[name] = ErrorCode.LEADER_NOT_AVAILABLE
     return _response(node, context, [_asked(node, topic, errors) for topic in _named(request)])
 
 

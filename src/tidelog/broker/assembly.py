@@ -1,0 +1,165 @@
+"""Who is given whom."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from tidelog.broker.config_follower import ConfigFollower
+from tidelog.broker.control_plane import ControlPlane
+from tidelog.broker.controller_channels import ChannelSurroundings, ControllerChannels
+from tidelog.broker.directory_reports import DirectoryReports
+from tidelog.broker.fetch_sessions import FetchSessionCache
+from tidelog.broker.fetchers import ReplicaFetchers
+from tidelog.broker.forwarding import ControllerLine
+from tidelog.broker.incarnation import Incarnations
+from tidelog.broker.inter_broker import inter_broker_listener
+from tidelog.broker.isr_changes import IsrSurroundings, LeaderIsrChanges
+from tidelog.broker.live_config import LiveConfig
+from tidelog.broker.log_directories import known_broker_id
+from tidelog.broker.metadata_cache import MetadataCache
+from tidelog.broker.node import Node
+from tidelog.broker.peers import Peers
+from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.replica_descriptions import ReplicaDescriptions
+from tidelog.broker.replica_fetcher import FetcherSurroundings
+from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.replica_selector import ReplicaSelector
+from tidelog.broker.replication_quota import ReplicationQuotas
+from tidelog.config import GENERATED_BROKER_ID, BrokerConfig
+from tidelog.controller.membership.service import Membership
+from tidelog.controller.service import ControllerService
+from tidelog.model import BrokerEpoch
+from tidelog.registry import Registry
+from tidelog.runtime import Runtime
+from tidelog.wire.api import ApiKey
+from tidelog.wire.codec import prepare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """A node, and the parts of it that only have to be started and stopped."""
+
+    node: Node
+    channels: ControllerChannels
+    fetchers: ReplicaFetchers
+    isr_changes: LeaderIsrChanges
+    incarnations: Incarnations
+    directory_reports: DirectoryReports
+
+
+@dataclass(slots=True)
+class _Registered:
+    """What follows from a registration, before anybody can be told of it."""
+
+    incarnations: Incarnations
+    replicas: ReplicaManager
+    configs: ConfigFollower
+    control_plane: ControlPlane
+    reports: DirectoryReports | None = None
+
+    async def on_registered(self, broker_epoch: BrokerEpoch) -> None:
+        """Note it in the log directories, fence what was meant for the former one, and watch again."""
+        replicas = self.replicas
+        await self.incarnations.remember(replicas.directories, broker_epoch, replicas.on_directory_failed)
+        self.control_plane.broker_epoch = broker_epoch
+        self.configs.on_session()
+        if self.reports is not None:
+            self.reports.on_session()
+
+
+def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Assembly:
+    """Make everything; nothing runs yet."""
+    # The first codec imports kio, which takes longer than the loop may be held; each of the others is made on first use in a few milliseconds.
+    prepare([ApiKey.API_VERSIONS])
+    listener = inter_broker_listener(config)
+    live_config = LiveConfig(config)
+    metadata = MetadataCache(listener)
+    replicas = ReplicaManager(config, runtime, is_live=metadata.is_live)
+    configs = ConfigFollower(registry, live_config, metadata, replicas)
+    control_plane = ControlPlane(config.broker_id, runtime.clock, metadata, replicas, configs)
+    descriptions = ReplicaDescriptions(config.broker_id, replicas, runtime.clock, lambda: control_plane.broker_epoch)
+    channels = ControllerChannels(
+        ChannelSurroundings(
+            config=config,
+            runtime=runtime,
+            inter_broker_listener=listener,
+            control_plane=control_plane,
+            descriptions=descriptions,
+        )
+    )
+    incarnations = Incarnations(config.broker_id, runtime)
+    registered = _Registered(incarnations, replicas, configs, control_plane)
+    controller = ControllerService(
+        config, registry, runtime.randomness, runtime.clock, channels, on_registered=registered.on_registered
+    )
+    channels.report_to(controller)
+    registered.reports = DirectoryReports(
+        config.broker_id, registry, replicas, lambda: controller.is_active, channels.repeat
+    )
+    peers = Peers(config, runtime.network, metadata.inter_broker_address)
+    line = ControllerLine(controller, peers, metadata)
+    quotas = ReplicationQuotas(config.broker_id, lambda: live_config.current)
+    fetchers = ReplicaFetchers(
+        FetcherSurroundings(
+            config=config,
+            runtime=runtime,
+            replicas=replicas,
+            quotas=quotas,
+            address_of=metadata.inter_broker_address,
+            broker_epoch=lambda: controller.broker_epoch,
+        )
+    )
+    isr_changes = LeaderIsrChanges(
+        IsrSurroundings(
+            config=config,
+            runtime=runtime,
+            replicas=replicas,
+            ask_controller=line.alter_partition,
+            broker_epoch=lambda: controller.broker_epoch,
+        )
+    )
+    replicas.replicate_with(fetchers, isr_changes)
+    node = Node(
+        live_config=live_config,
+        runtime=runtime,
+        metadata=metadata,
+        replicas=replicas,
+        controller=controller,
+        control_plane=control_plane,
+        configs=configs,
+        peers=peers,
+        controller_line=line,
+        descriptions=descriptions,
+        fetchers=fetchers,
+        isr_changes=isr_changes,
+        quota=quotas,
+        selector=ReplicaSelector(config, metadata.racks),
+        broker_epoch=lambda: controller.broker_epoch,
+        inter_broker_listener=listener,
+        producer_ids=ProducerIds(controller.allocate_producer_ids),
+        fetch_sessions=FetchSessionCache(slots_max=config.fetch_session_slots),
+    )
+    return Assembly(
+        node=node,
+        channels=channels,
+        fetchers=fetchers,
+        isr_changes=isr_changes,
+        incarnations=incarnations,
+        directory_reports=registered.reports,
+    )
+
+
+async def with_broker_id(config: BrokerConfig, runtime: Runtime, registry: Registry) -> BrokerConfig:
+    """The settings with a real broker id: the given one, the one the log directories remember, or a fresh one."""
+    if config.broker_id != GENERATED_BROKER_ID:
+        return config
+    broker_id = known_broker_id(config, runtime)
+    if broker_id is None:
+        nameless = Membership(config, registry, runtime.randomness, runtime.clock, _unregistered)
+        broker_id = await nameless.generate_broker_id()
+    return dataclasses.replace(config, broker_id=broker_id)
+
+
+async def _unregistered(_: BrokerEpoch) -> None:
+    """Whoever only asks for a broker id registers nothing."""

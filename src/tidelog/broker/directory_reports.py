@@ -1,0 +1,118 @@
+"""How the controller hears of a log directory that failed while its broker lives on: Kafka's way, a notification in the registry.
+
+Whoever is the controller then asks that broker again about each of its replicas, and the answers say which of them the disk took along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.model import BrokerId
+from tidelog.registry import NoNode, Registry, RegistryError, RegistryUnavailable, Watch
+from tidelog.runtime.logs import fields
+
+logger = logging.getLogger(__name__)
+
+PATH: Final = "/log_dir_event_notification"
+_FAILURE: Final = 1
+_RETRY_S: Final = 0.5
+_LOOK_EVERY_S: Final = 30.0
+
+
+class DirectoryReports:
+    """Writes the notifications of this broker and, while it is the controller, heeds those of all."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        registry: Registry,
+        replicas: ReplicaManager,
+        is_controller: Callable[[], bool],
+        on_failed: Callable[[BrokerId], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._registry = registry
+        self._replicas = replicas
+        self._is_controller = is_controller
+        self._on_failed = on_failed
+        self._news = asyncio.Event()
+        self._is_session_new = True
+        self._watch: Watch | None = None
+
+    def on_session(self) -> None:
+        """The registry has given us another session: the watch of the former is gone."""
+        self._is_session_new = True
+        self._news.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Write and heed until the block is left."""
+        async with asyncio.TaskGroup() as tasks:
+            running = (tasks.create_task(self._write()), tasks.create_task(self._heed()))
+            try:
+                yield
+            finally:
+                for task in running:
+                    task.cancel()
+
+    async def _write(self) -> None:
+        content = json.dumps({"version": 1, "broker": self._broker_id, "event": _FAILURE}).encode()
+        while True:
+            await self._replicas.directory_failed.wait()
+            try:
+                await self._registry.create(f"{PATH}/log_dir_event_", content, sequential=True)
+                self._replicas.directory_failed.clear()
+            except (RegistryError, RegistryUnavailable) as error:
+                logger.warning("failed log directory not reported", extra=fields(reason=error))
+                await asyncio.sleep(_RETRY_S)
+
+    async def _heed(self) -> None:
+        while True:
+            try:
+                if self._is_session_new:
+                    self._is_session_new = False
+                    self._watch = await self._registry.watch(PATH, self._news.set)
+                if self._is_controller():
+                    await self._take()
+                await self._until_news(_LOOK_EVERY_S)
+            except (RegistryError, RegistryUnavailable) as error:
+                logger.warning("failed log directories not heeded", extra=fields(reason=error))
+                self._is_session_new = True
+                await asyncio.sleep(_RETRY_S)
+
+    async def _take(self) -> None:
+        paths = [f"{PATH}/{name}" for name in await self._registry.children(PATH)]
+        if not paths:
+            return
+        nodes = await self._registry.get_many(paths)
+        for broker_id in sorted(
+            {one for node in nodes if node is not None and (one := _broker(node.data)) is not None}
+        ):
+            logger.warning("log directory of a broker failed", extra=fields(broker_id=broker_id))
+            self._on_failed(broker_id)
+        for path in paths:
+            try:
+                await self._registry.delete(path)
+            except NoNode:
+                continue
+
+    async def _until_news(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+        except TimeoutError:
+            return
+        self._news.clear()
+
+
+def _broker(data: bytes) -> BrokerId | None:
+    try:
+        return int(json.loads(data)["broker"])
+    except (ValueError, KeyError, TypeError):
+        return None
