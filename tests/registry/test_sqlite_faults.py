@@ -9,7 +9,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,8 @@ import pytest
 
 from tidelog.registry import Create, Registry, RegistryUnavailable, SessionExpired, Set
 from tidelog.registry.sqlite import CALLS_MAX, LOCK_TIMEOUT_MS, SqliteRegistry
+from tidelog.registry.sqlite_file import SqliteFile
+from tidelog.registry.sqlite_sessions import SessionLock
 
 T = TypeVar("T")
 
@@ -139,6 +141,73 @@ def test_damage_found_in_use_ends_the_session_and_is_told_at_the_next(path: Path
         os.close(descriptor)
 
     tell(path, story)
+
+
+@pytest.fixture
+def files(path: Path) -> Iterator[list[SqliteFile]]:
+    """Three open sessions; the last one has an ephemeral node."""
+    opened = [SqliteFile(str(path), lock_timeout_ms=20, size_bytes_max=1 << 24) for _ in range(3)]
+    for file in opened:
+        file.open_session()
+        file.poll(0.0)
+    opened[-1].multi([Create("/mine", ephemeral=True)])
+    yield opened
+    for file in opened:
+        file.close()
+
+
+def die(file: SqliteFile) -> int:
+    """What a SIGKILL leaves of a session."""
+    assert file.lock is not None
+    assert file.session_id is not None
+    file.lock.release(is_session_over=False)
+    return file.session_id
+
+
+def test_death_found_while_the_file_is_locked_is_told_by_anybody_later(path: Path, files: list[SqliteFile]) -> None:
+    first, second, victim = files
+    session_id = die(victim)
+    intruder = Intruder(path)
+    with pytest.raises(RegistryUnavailable, match="locked"):
+        first.poll(100.0)
+    intruder.go()
+    assert [lapsed.session_id for lapsed in second.poll(200.0)] == [session_id]
+    assert first.poll(200.0) == []
+    assert first.children("/") == []
+
+
+def test_session_that_was_expired_meanwhile_is_not_expired_twice(files: list[SqliteFile]) -> None:
+    first, second, victim = files
+    session_id = die(victim)
+    second.expire_session(session_id)
+    second.expire_session(session_id)
+    assert first.poll(100.0) == []
+    assert first.children("/") == []
+
+
+def test_session_that_was_ended_by_its_owner_is_not_told_as_expired(path: Path, files: list[SqliteFile]) -> None:
+    first, _, leaving = files
+    leaving.end_session()
+    assert first.poll(100.0) == []
+    assert not list(path.parent.glob(f"{path.name}.session-3"))
+
+
+def test_lock_file_that_belongs_to_no_session_goes_with_the_next_opening(path: Path, files: list[SqliteFile]) -> None:
+    leftover = Path(f"{path}.session-99")
+    leftover.write_bytes(b"")
+    files[0].open_session()
+    assert not leftover.exists()
+    assert len(list(path.parent.glob("*.session-*"))) == 3
+
+
+def test_session_whose_lock_file_cannot_be_made_does_not_begin(path: Path, files: list[SqliteFile]) -> None:
+    held = SessionLock.take(f"{path}.session-4", timeout_ms=1_000)  # the next number
+    assert held is not None
+    with pytest.raises(RegistryUnavailable, match="held by another"):
+        files[0].open_session()
+    assert files[0].session_id is None
+    held.release(is_session_over=True)
+    assert files[0].open_session() == 4
 
 
 def frames_of(wal: bytes) -> list[int]:

@@ -174,7 +174,8 @@ def test_nobody_is_expired_while_every_core_is_busy(path: Path) -> None:
     command = [sys.executable, "-c", "while True: pass"]
     with contextlib.ExitStack() as stack:
         for _ in range(3 * (os.cpu_count() or 1)):
-            stack.callback(subprocess.Popen(command).kill)
+            busy = stack.enter_context(subprocess.Popen(command))  # which waits for its end
+            stack.callback(busy.kill)
         asyncio.run(story())
 
 

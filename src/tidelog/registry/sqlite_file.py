@@ -141,13 +141,13 @@ class SqliteFile:
             return []
         with self._translated():
             lapsed = self._neighbours.dead() or self._neighbours.silent(monotonic_ms)
-        if lapsed:
-            try:
-                self._expire(lapsed)
-            except RegistryUnavailable:
-                self._neighbours.spare()
-                raise
-        return lapsed
+        if not lapsed:
+            return []
+        try:
+            return self._expire(lapsed)
+        except RegistryUnavailable:
+            self._neighbours.spare()
+            raise
 
     # The tree.
 
@@ -212,11 +212,14 @@ class SqliteFile:
         except (RegistryUnavailable, SessionExpired):
             self._data_version = None  # The next poll looks at everything.
 
-    def _expire(self, lapsed: Sequence[Lapsed]) -> None:
+    def _expire(self, lapsed: Sequence[Lapsed]) -> list[Lapsed]:
+        """End sessions in one transaction; returns those that were not over already, by their owner's or another's doing."""
         with self._waiting_at_most(POLL_LOCK_TIMEOUT_MS), self._transaction():
+            in_force = set(self._other_sessions())
             touched = self._forget_sessions([each.session_id for each in lapsed])
         self._neighbours.gone(lapsed)
         self._look_at(touched)
+        return [each for each in lapsed if each.session_id in in_force]
 
     def _other_sessions(self) -> list[SessionId]:
         rows = self._connection.execute("SELECT id FROM sessions ORDER BY id").fetchall()
