@@ -2,6 +2,9 @@
 
 `position` is the next offset to hand out; `fetch_offset` the next to fetch, ahead of it by what is buffered. Everything that moves a
 partition elsewhere (seek, reset, a new assignment) gives it a new generation, and answers to older questions are ignored.
+
+A new leader may lack records that we read from the old one, after an unclean election. So before anything is fetched in a new leader
+epoch, the leader is asked where the epoch of the last record ends in its log (KIP-320): if that is before our position, the log was cut.
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tidelog.client.config import OffsetReset
-from tidelog.client.errors import ClientError, FetchFailed, NoPosition, OffsetOutOfRange
+from tidelog.client.errors import ClientError, FetchFailed, LogTruncated, NoPosition, OffsetOutOfRange
 from tidelog.client.fetched import ConsumedRecord, FetchedRecords
 from tidelog.client.verdict import SAYS_METADATA_IS_STALE
-from tidelog.model import NO_OFFSET, ErrorCode, Offset, TopicPartition
+from tidelog.model import NO_LEADER_EPOCH, NO_OFFSET, ErrorCode, LeaderEpoch, Offset, TopicPartition
 
 _BUFFERED_FETCHES_MAX = 2
 
@@ -32,6 +35,23 @@ class Watermarks(NamedTuple):
 NOT_TOLD: Final = Watermarks()
 
 
+class EpochEnd(NamedTuple):
+    """The largest epoch up to the one asked for that a leader's log has, and where it ends; -1 where it has none."""
+
+    leader_epoch: LeaderEpoch
+    end_offset: Offset
+
+
+class PositionCheck(NamedTuple):
+    """What a leader is asked about a position, to tell whether the answer still matters."""
+
+    topic_partition: TopicPartition
+    generation: int
+    fetch_offset: Offset
+    fetched_epoch: LeaderEpoch
+    leader_epoch: LeaderEpoch
+
+
 @dataclass(slots=True)
 class PartitionState:
     """One assigned partition."""
@@ -40,12 +60,20 @@ class PartitionState:
     generation: int
     position: Offset | None = None
     fetch_offset: Offset | None = None
+    fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH  # of the record before `fetch_offset`
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH  # the newest that metadata told of
+    checked_epoch: LeaderEpoch = NO_LEADER_EPOCH  # the newest whose log is known to agree with what was read
     reset: OffsetReset | None = None  # where to go as soon as the leader has told the offset
     buffered: deque[FetchedRecords] = field(default_factory=deque)
     watermarks: Watermarks = NOT_TOLD
     error: ClientError | None = None
     retry_at_ms: float = 0.0
     failures: int = 0
+
+    @property
+    def needs_check(self) -> bool:
+        """Whether there is a new leader that might not have what was read."""
+        return self.leader_epoch > self.checked_epoch
 
 
 class Reaction(enum.Enum):
@@ -90,12 +118,18 @@ class Assignment:
             raise NoPosition(f"{topic_partition} is not assigned to this consumer")
         return state
 
-    def seek(self, topic_partition: TopicPartition, offset: Offset) -> None:
-        """Stand at `offset`; whatever was fetched or wrong before is forgotten."""
+    def seek(
+        self, topic_partition: TopicPartition, offset: Offset, *, last_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    ) -> None:
+        """Stand at `offset`; whatever was fetched or wrong before is forgotten.
+
+        Whoever remembers the leader epoch of the record before it learns if the log has been cut since.
+        """
         self.state(topic_partition)
         state = self._fresh(topic_partition)
         state.reset = state.error = None
         state.position = state.fetch_offset = offset
+        state.fetched_epoch = last_epoch
         self._states[topic_partition] = state
 
     def seek_to(self, topic_partition: TopicPartition, where: OffsetReset) -> None:
@@ -121,6 +155,36 @@ class Assignment:
         elif state.reset is not None:
             self.seek(topic_partition, outcome)
 
+    def on_leader_epoch(self, topic_partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
+        """Metadata says that the partition is led in this epoch; a new one is not fetched from before it is checked."""
+        state = self.state(topic_partition)
+        state.leader_epoch = max(state.leader_epoch, leader_epoch)
+        if state.fetch_offset is None or state.fetched_epoch == NO_LEADER_EPOCH:
+            state.checked_epoch = state.leader_epoch  # Nothing is known to have been read that could have been cut.
+
+    def checks_due(self, now_ms: float) -> list[PartitionState]:
+        """Partitions whose position is to be checked against the log of a new leader."""
+        return [
+            state
+            for state in self._states.values()
+            if state.needs_check and state.error is None and state.retry_at_ms <= now_ms
+        ]
+
+    def on_checked(self, check: PositionCheck, end: EpochEnd | ClientError | None) -> None:
+        """The leader told where the epoch of our last record ends, cannot be asked such things (None), or never will tell."""
+        state = self._current(check.topic_partition, check.generation)
+        if state is None or state.fetch_offset is None or state.fetch_offset != check.fetch_offset:
+            return  # A fetch from before the election came meanwhile; the new position is checked next.
+        if isinstance(end, ClientError):
+            state.error = end
+        elif end is not None and end.end_offset < 0:
+            self._on_cut(state, None)
+        elif end is not None and end.end_offset < state.fetch_offset:
+            self._on_cut(state, end)
+        else:
+            state.failures = 0
+            state.checked_epoch = max(state.checked_epoch, check.leader_epoch)
+
     def fetchable(self, now_ms: float) -> list[PartitionState]:
         """Partitions to fetch now, those that waited longest first; none while too much waits to be handed out."""
         if self.buffered_bytes >= self._buffered_bytes_max:
@@ -130,6 +194,7 @@ class Assignment:
             for state in self._states.values()
             if state.fetch_offset is not None
             and state.error is None
+            and not state.needs_check
             and state.retry_at_ms <= now_ms
             and len(state.buffered) < _BUFFERED_FETCHES_MAX
         ]
@@ -153,6 +218,7 @@ class Assignment:
             return
         state.buffered.append(fetched)
         state.fetch_offset = fetched.end_offset
+        state.fetched_epoch = fetched.last_epoch
         # Partitions that just got something go last, so that a busy one does not starve the others.
         self._states[topic_partition] = self._states.pop(topic_partition)
 
@@ -212,6 +278,21 @@ class Assignment:
         if state.error is not None and not state.buffered and not taken:
             raise state.error
         return taken
+
+    def _on_cut(self, state: PartitionState, end: EpochEnd | None) -> None:
+        """Records before the position, or fetched ahead of it, are not in the leader's log."""
+        position = state.position or 0
+        if end is not None and end.end_offset >= position:
+            # Nobody has seen what is gone: fetch again what was fetched ahead.
+            self.seek(state.topic_partition, position)
+        elif self._policy is OffsetReset.NONE:
+            state.buffered.clear()
+            state.error = LogTruncated(state.topic_partition, position, None if end is None else end.end_offset)
+        elif end is None:
+            self.seek_to(state.topic_partition, self._policy)
+        else:
+            # As Kafka's consumer: to where the logs part, which loses less than an end of the log would.
+            self.seek(state.topic_partition, end.end_offset, last_epoch=end.leader_epoch)
 
     def _on_out_of_range(self, state: PartitionState) -> Reaction:
         if state.buffered:

@@ -31,6 +31,9 @@ from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 R = TypeVar("R", bound=Response)
 
+_EAGER_REFRESHES: Final = 20
+"""So many answers without news come at the pace of the first retry, since a new leader is elected soon or not at all."""
+
 HOPELESS_TOPIC: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """Errors of a topic that asking again does not cure."""
 
@@ -74,6 +77,10 @@ class _Link:
     @property
     def is_open(self) -> bool:
         return self.connection is not None and not self.connection.is_lost
+
+    @property
+    def timed_out(self) -> bool:
+        return self.connection is not None and self.connection.has_timed_out
 
 
 class Cluster:
@@ -170,6 +177,12 @@ class Cluster:
         """An open connection to a broker, opened now if need be, though not sooner than its backoff allows. Raises ConnectionLost."""
         return await self._connect(self._address_of(node), lane)
 
+    def is_failing(self, node: BrokerId, lane: Lane) -> bool:
+        """Whether the last attempt to connect to a broker failed."""
+        endpoint = self.metadata.brokers.get(node)
+        link = None if endpoint is None else self._links.get((Address(endpoint.host, endpoint.port), lane))
+        return link is not None and link.failures > 0
+
     def connection(self, node: BrokerId, lane: Lane) -> Connection | None:
         """The connection to a broker, if it is open."""
         endpoint = self.metadata.brokers.get(node)
@@ -230,13 +243,14 @@ class Cluster:
         return TopicUnavailable(topic, self.metadata.error_of(topic) or ErrorCode.LEADER_NOT_AVAILABLE)
 
     async def _keep_metadata_fresh(self) -> None:
-        failures = 0
+        failures = stale_answers = 0
         while True:
             await self._until_refresh_is_due()
             self._refresh_wanted.clear()
             waiters, self._refresh_waiters = self._refresh_waiters, []
+            is_repeated = self._was_refreshed_lately()
             try:
-                self._on_metadata(await self._ask_metadata())
+                is_news = self._on_metadata(await self._ask_metadata())
             except (ConnectionLost, BrokersUnreachable, UnsupportedApi) as error:
                 failures += 1
                 self._last_failure = error
@@ -244,12 +258,19 @@ class Cluster:
                 self._refresh_wanted.set()
             else:
                 failures = 0
+                stale_answers = stale_answers + 1 if is_repeated and not is_news else 0
                 self._last_failure = None
                 for waiter in waiters:
                     if not waiter.done():
                         waiter.set_result(None)
             # Also after a success: whoever finds the answer wanting asks again, and must not do so in a tight loop.
-            await asyncio.sleep(self._config.retry_backoff.delay_ms(failures, self._runtime.randomness) / 1000)
+            tries = max(failures, stale_answers - _EAGER_REFRESHES)
+            await asyncio.sleep(self._config.retry_backoff.delay_ms(tries, self._runtime.randomness) / 1000)
+
+    def _was_refreshed_lately(self) -> bool:
+        updated_ms = self.metadata.updated_ms
+        lately_ms = 2 * self._config.retry_backoff_max_ms
+        return updated_ms is not None and self._runtime.clock.monotonic_ms() - updated_ms <= lately_ms
 
     async def _until_refresh_is_due(self) -> None:
         updated_ms = self.metadata.updated_ms
@@ -276,24 +297,30 @@ class Cluster:
             raise BrokersUnreachable(f"a broker answered Metadata with {response.error_code.name} and no brokers")
         return response
 
-    def _on_metadata(self, response: MetadataResponse) -> None:
-        self.metadata.update(response, self._runtime.clock.monotonic_ms())
+    def _on_metadata(self, response: MetadataResponse) -> bool:
+        is_news = self.metadata.update(response, self._runtime.clock.monotonic_ms())
         alive = {Address(broker.host, broker.port) for broker in self.metadata.brokers.values()}
         for key in [key for key, link in self._links.items() if key[0] not in alive and not link.opening.locked()]:
             connection = self._links.pop(key).connection
             if connection is not None:
                 connection.close("the address is no broker's any more")
+        return is_news
 
     def _candidates(self) -> list[Address]:
-        """Whom to ask what anybody knows: open connections first, least busy, then brokers that did not fail lately, then bootstrap."""
+        """Whom to ask what anybody knows: open connections first, least busy, then brokers that did not fail lately, then bootstrap.
+
+        Who left a request unanswered on any lane comes last: a stopped process keeps its connections open, and answers nothing.
+        """
         known = [Address(broker.host, broker.port) for broker in self.metadata.brokers.values()]
         return [*self._by_promise(known), *self._by_promise(set(self._config.bootstrap_servers) - set(known))]
 
     def _by_promise(self, addresses: Iterable[Address]) -> list[Address]:
-        def promise(address: Address) -> tuple[bool, int, int, float]:
+        def promise(address: Address) -> tuple[bool, bool, int, int, float]:
+            lanes = [self._links.get((address, lane)) for lane in Lane]
+            is_silent = any(link is not None and link.timed_out for link in lanes)
             link = self._links.get((address, Lane.CONTROL)) or _Link()
             busy = link.connection.in_flight_count if link.is_open and link.connection is not None else 0
-            return (not link.is_open, link.failures, busy, self._runtime.randomness.fraction())
+            return (is_silent, not link.is_open, link.failures, busy, self._runtime.randomness.fraction())
 
         return sorted(sorted(addresses), key=promise)
 

@@ -265,6 +265,13 @@ class ConsumerConfig(ClientConfig):
         "max.poll.records", integer(1), "500", "Records one poll returns.", read_by=_READ_BY
     )
     check_crcs: bool = setting("check.crcs", BOOLEAN, "true", "Verify the checksum of every batch.", read_by=_READ_BY)
+    client_rack: str | None = setting(
+        "client.rack",
+        optional_text("any text"),
+        "",
+        "Where this consumer is; brokers may send it to an in-sync replica of the same rack (KIP-392).",
+        read_by=_READ_BY,
+    )
     allow_auto_create_topics: bool = setting(
         "allow.auto.create.topics", BOOLEAN, "true", "Whether asking for a topic may create it.", read_by=_READ_BY
     )

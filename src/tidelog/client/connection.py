@@ -77,6 +77,11 @@ class Connection(asyncio.Protocol):
         return self._lost is not None
 
     @property
+    def has_timed_out(self) -> bool:
+        """Whether the connection was given up because a request went unanswered."""
+        return isinstance(self._lost, RequestTimedOut)
+
+    @property
     def can_send(self) -> bool:
         """Whether a request may go out now: connected, pipeline not full, the peer reads what we write."""
         return self._lost is None and self._is_writable and len(self._unanswered) < self._limits.in_flight_max

@@ -15,7 +15,7 @@ from tidelog.client.fetched import ConsumedRecord
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, OffsetLookup
 from tidelog.client.scope import TaskScope
-from tidelog.model import Offset, TimestampMs, TopicPartition
+from tidelog.model import NO_LEADER_EPOCH, LeaderEpoch, Offset, TimestampMs, TopicPartition
 
 
 class Consumer:
@@ -71,11 +71,16 @@ class Consumer:
         self._assignment.assign(topic_partitions)
         self._fetcher.wake()
 
-    def seek(self, topic_partition: TopicPartition, offset: Offset) -> None:
-        """Go on at `offset`. Raises NoPosition for a partition not assigned."""
+    def seek(
+        self, topic_partition: TopicPartition, offset: Offset, *, last_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    ) -> None:
+        """Go on at `offset`. Raises NoPosition for a partition not assigned.
+
+        With the leader epoch of the record before it, a log that was cut since is noticed (KIP-320).
+        """
         if offset < 0:
             raise NoPosition(f"{offset} is no offset of {topic_partition}")
-        self._assignment.seek(topic_partition, offset)
+        self._assignment.seek(topic_partition, offset, last_epoch=last_epoch)
         self._fetcher.wake()
 
     def seek_to_beginning(self, *topic_partitions: TopicPartition) -> None:
@@ -109,7 +114,7 @@ class Consumer:
     async def poll(self, *, max_records: int | None = None, timeout_ms: float = 0) -> list[ConsumedRecord]:
         """Records in order per partition, as soon as there are any, at most `max_records` (max.poll.records); [] after the timeout.
 
-        Raises CorruptRecords, OffsetOutOfRange, FetchFailed or NoPosition, again and again until a seek leads elsewhere.
+        Raises CorruptRecords, OffsetOutOfRange, LogTruncated, FetchFailed or NoPosition, again and again until a seek leads elsewhere.
         """
         count_max = self._config.max_poll_records if max_records is None else max_records
         taken = self._take(count_max)

@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 from tidelog.client.aborted import AbortedFilter, AbortedTransaction
 from tidelog.client.errors import CorruptRecords
-from tidelog.model import IsolationLevel, LeaderEpoch, Offset, TimestampMs, TimestampType, TopicPartition
+from tidelog.model import (
+    NO_LEADER_EPOCH,
+    IsolationLevel,
+    LeaderEpoch,
+    Offset,
+    TimestampMs,
+    TimestampType,
+    TopicPartition,
+)
 from tidelog.records.batch import BatchHeader, CorruptBatch, crc_holds, headers
 from tidelog.records.control import MarkerType, read_marker
 from tidelog.records.record import Record, RecordHeader, read_records
@@ -59,6 +67,8 @@ class FetchedRecords:
         """The offset after the last record taken or skipped: where a consumer stands that took all so far."""
         self.end_offset = fetch_offset
         """Where the next fetch begins."""
+        self.last_epoch: LeaderEpoch = NO_LEADER_EPOCH
+        """The leader epoch of the last batch, which is of the record before the next fetch; unknown where there is no batch."""
         self.size_bytes = len(data)
         self._data = memoryview(data)
         self._rules = rules
@@ -99,6 +109,7 @@ class FetchedRecords:
                 if header.next_offset > self.next_offset:
                     self._batches.append((position, header))
                     self.end_offset = header.next_offset
+                    self.last_epoch = header.leader_epoch
         except CorruptBatch as error:
             self._damage = CorruptRecords(self.topic_partition, self.end_offset, str(error))
         if self.size_bytes and not self._batches and self._damage is None:

@@ -1,4 +1,7 @@
-"""Keeps fetches going: at most one in flight per broker, long polling, in incremental sessions (KIP-227)."""
+"""Keeps fetches going: at most one in flight per broker, long polling, in incremental sessions (KIP-227).
+
+Partitions are read from their leaders, or where those send us (KIP-392); the log of a new leader is checked before it is read (KIP-320).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from tidelog.client.aborted import AbortedTransaction
-from tidelog.client.assignment import Assignment, PartitionState, Reaction, Watermarks
+from tidelog.client.assignment import Assignment, PartitionState, PositionCheck, Reaction, Watermarks
 from tidelog.client.cluster import ClientRuntime, Cluster, Lane
 from tidelog.client.config import ConsumerConfig, OffsetReset
 from tidelog.client.connection import Connection
@@ -16,7 +19,10 @@ from tidelog.client.fetch_session import FetchPlan, FetchSession, FetchTarget
 from tidelog.client.fetched import FetchedRecords, ReadingRules
 from tidelog.client.metadata import Leader
 from tidelog.client.offsets import EARLIEST, LATEST, OffsetLookup
+from tidelog.client.position_checks import PositionChecks
+from tidelog.client.preferred_replicas import PreferredReplicas
 from tidelog.client.scope import TaskScope
+from tidelog.client.verdict import SAYS_METADATA_IS_STALE
 from tidelog.model import BrokerEndpoint, BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.fetch import (
@@ -66,7 +72,9 @@ class Fetcher:
         self._sessions: dict[BrokerId, FetchSession] = {}
         self._busy: set[BrokerId] = set()
         self._throttled_until_ms: dict[BrokerId, float] = {}
-        self._resetting: set[int] = set()
+        self._preferred = PreferredReplicas(lifetime_ms=config.metadata_max_age_ms)
+        self._checks = PositionChecks(cluster)
+        self._moving: set[int] = set()  # generations whose offsets are being looked up or checked
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -88,9 +96,11 @@ class Fetcher:
         """Begin what can be begun now; returns how long to wait if nothing wakes us before."""
         now_ms = self._runtime.clock.monotonic_ms()
         self._cluster.track(*{topic_partition.topic: None for topic_partition in self._assignment.topic_partitions})
+        self._observe_epochs()
         self._begin_resets(scope, now_ms)
-        leaders, is_stuck = self._leaders(now_ms)
-        for node in leaders:
+        self._begin_checks(scope, now_ms)
+        sources, is_stuck = self._sources(now_ms)
+        for node in sources:
             if node not in self._busy:
                 self._busy.add(node)
                 scope.spawn(self._fetch(node), name=f"consumer fetches from broker {node}")
@@ -98,37 +108,54 @@ class Fetcher:
         delays = [self._config.retry_backoff_ms] if is_stuck else []
         return min([*delays, *([] if retry_ms is None else [retry_ms - now_ms])], default=None)
 
-    def _leaders(self, now_ms: float) -> tuple[list[BrokerId], bool]:
+    def _observe_epochs(self) -> None:
+        for topic_partition in self._assignment.topic_partitions:
+            leader = self._cluster.metadata.leader_of(topic_partition)
+            if leader is not None:
+                self._assignment.on_leader_epoch(topic_partition, leader.leader_epoch)
+
+    def _sources(self, now_ms: float) -> tuple[list[BrokerId], bool]:
         """Brokers to fetch from, and whether some partition has to wait for a leader or for a broker that throttles us."""
-        leaders: dict[BrokerId, None] = {}
+        sources: dict[BrokerId, None] = {}
         is_stuck = False
         for state in self._assignment.fetchable(now_ms):
-            leader = self._cluster.metadata.leader_of(state.topic_partition)
-            if leader is None:
+            source = self._source_of(state.topic_partition, now_ms)
+            if source is None:
                 self._cluster.want_refresh(state.topic_partition.topic)
                 is_stuck = True
-            elif self._throttled_until_ms.get(leader.broker_id, 0.0) > now_ms:
+            elif self._throttled_until_ms.get(source.broker_id, 0.0) > now_ms:
                 is_stuck = True
             else:
-                leaders[leader.broker_id] = None
-        return list(leaders), is_stuck
+                sources[source.broker_id] = None
+                if self._cluster.is_failing(source.broker_id, Lane.FETCH):
+                    # Somebody else may lead by now, long before it is time to try this one again.
+                    self._cluster.want_refresh(state.topic_partition.topic)
+                    is_stuck = True
+        return list(sources), is_stuck
+
+    def _source_of(self, topic_partition: TopicPartition, now_ms: float) -> Leader | None:
+        """Who is to be asked for records, and the leader epoch in which; None while nobody leads."""
+        leader = self._cluster.metadata.leader_of(topic_partition)
+        if leader is None:
+            return None
+        node = self._preferred.source_of(
+            topic_partition, leader.broker_id, now_ms=now_ms, alive=self._cluster.metadata.brokers
+        )
+        return Leader(node, leader.leader_epoch)
 
     async def _fetch(self, node: BrokerId) -> None:
         """One fetch, from the plan to the buffers."""
-        session = self._sessions.setdefault(node, FetchSession())
         asked = self._questions(node)
         try:
             connection = await self._cluster.connect(node, Lane.FETCH)
             asked = self._questions(node)
             if asked:
-                plan = session.plan(self._targets(asked))
-                response = await self._ask(connection, plan)
-                self._throttled_until_ms[node] = self._runtime.clock.monotonic_ms() + response.throttle_time_ms
-                session.on_answer(response.error_code, response.session_id)
-                self._on_answer(session, plan, response, asked)
-        except (ConnectionLost, BrokersUnreachable):
-            session.on_failure()
-            self._cluster.want_refresh()
+                await self._fetch_over(connection, node, asked)
+        except ConnectionLost:
+            # No backoff: to this broker, attempts to connect are paced anyway, and by then others may lead.
+            self._on_loss(node, asked)
+        except BrokersUnreachable:
+            self._on_loss(node, asked)
             self._back_off(asked)
         except UnsupportedApi as error:
             for topic_partition, question in asked.items():
@@ -138,13 +165,33 @@ class Fetcher:
         self._on_arrival()
         self.wake()
 
+    async def _fetch_over(self, connection: Connection, node: BrokerId, asked: Mapping[TopicPartition, _Asked]) -> None:
+        session = self._sessions.setdefault(node, FetchSession())
+        plan = session.plan(self._targets(asked))
+        try:
+            response = await self._ask(connection, plan)
+        except ConnectionLost:
+            session.on_failure()
+            self._back_off(asked)
+            raise
+        self._throttled_until_ms[node] = self._runtime.clock.monotonic_ms() + response.throttle_time_ms
+        session.on_answer(response.error_code, response.session_id)
+        self._on_answer(node, session, plan, response, asked)
+
+    def _on_loss(self, node: BrokerId, asked: Mapping[TopicPartition, _Asked]) -> None:
+        for topic_partition in asked:
+            self._preferred.forget(topic_partition, node)
+        self._cluster.want_refresh()
+
     def _questions(self, node: BrokerId) -> dict[TopicPartition, _Asked]:
         """What to ask this broker now."""
         asked = {}
-        for state in self._assignment.fetchable(self._runtime.clock.monotonic_ms()):
-            leader = self._cluster.metadata.leader_of(state.topic_partition)
-            if leader is not None and leader.broker_id == node and state.fetch_offset is not None:
-                asked[state.topic_partition] = _Asked(state.generation, state.fetch_offset, leader.leader_epoch)
+        now_ms = self._runtime.clock.monotonic_ms()
+        self._observe_epochs()
+        for state in self._assignment.fetchable(now_ms):
+            source = self._source_of(state.topic_partition, now_ms)
+            if source is not None and source.broker_id == node and state.fetch_offset is not None:
+                asked[state.topic_partition] = _Asked(state.generation, state.fetch_offset, source.leader_epoch)
         return asked
 
     async def _ask(self, connection: Connection, plan: FetchPlan) -> FetchResponse:
@@ -191,10 +238,16 @@ class Fetcher:
                 ForgottenTopic(topic=key.topic, topic_id=topic_id, partitions=(key.index,))
                 for key, topic_id in plan.forget.items()
             ),
+            rack_id=self._config.client_rack or "",
         )
 
     def _on_answer(
-        self, session: FetchSession, plan: FetchPlan, response: FetchResponse, asked: Mapping[TopicPartition, _Asked]
+        self,
+        node: BrokerId,
+        session: FetchSession,
+        plan: FetchPlan,
+        response: FetchResponse,
+        asked: Mapping[TopicPartition, _Asked],
     ) -> None:
         if response.error_code is not ErrorCode.NONE:
             # A session that is gone is begun anew at once; a broker that refuses even that is left alone for a while.
@@ -207,19 +260,19 @@ class Fetcher:
             for partition in topic.partitions:
                 topic_partition = TopicPartition(name or "", partition.partition_index)
                 question = asked.get(topic_partition)
-                if question is not None:
-                    self._on_partition(topic_partition, question, partition, endpoints)
+                if question is None:
+                    continue
+                if partition.error_code is ErrorCode.NONE:
+                    self._on_partition(topic_partition, question, partition)
+                elif self._preferred.forget(topic_partition, node):
+                    self._on_replica_error(topic_partition, question, partition)
+                else:
+                    self._on_error(topic_partition, question, partition, endpoints)
 
-    def _on_partition(
-        self,
-        topic_partition: TopicPartition,
-        question: _Asked,
-        answer: PartitionData,
-        endpoints: list[BrokerEndpoint],
-    ) -> None:
-        if answer.error_code is not ErrorCode.NONE:
-            self._on_error(topic_partition, question, answer, endpoints)
-            return
+    def _on_partition(self, topic_partition: TopicPartition, question: _Asked, answer: PartitionData) -> None:
+        if answer.preferred_read_replica >= 0:
+            now_ms = self._runtime.clock.monotonic_ms()
+            self._preferred.on_told(topic_partition, answer.preferred_read_replica, now_ms=now_ms)
         fetched = FetchedRecords(
             topic_partition,
             answer.records or b"",
@@ -229,6 +282,12 @@ class Fetcher:
         )
         watermarks = Watermarks(answer.high_watermark, answer.last_stable_offset, answer.log_start_offset)
         self._assignment.on_fetched(topic_partition, question.generation, fetched, watermarks)
+
+    def _on_replica_error(self, topic_partition: TopicPartition, question: _Asked, answer: PartitionData) -> None:
+        """A replica that is not the leader failed us, whatever it said: only the leader knows what is out of range or gone."""
+        if answer.error_code in SAYS_METADATA_IS_STALE:
+            self._cluster.want_refresh(topic_partition.topic)
+        self._back_off_one(topic_partition, question.generation)
 
     def _on_error(
         self,
@@ -260,10 +319,34 @@ class Fetcher:
         )
 
     def _begin_resets(self, scope: TaskScope, now_ms: float) -> None:
-        due = [s for s in self._assignment.resets_due(now_ms) if s.generation not in self._resetting]
+        due = [s for s in self._assignment.resets_due(now_ms) if s.generation not in self._moving]
         if due:
-            self._resetting.update(state.generation for state in due)
+            self._moving.update(state.generation for state in due)
             scope.spawn(self._reset(due), name="consumer looks up offsets")
+
+    def _begin_checks(self, scope: TaskScope, now_ms: float) -> None:
+        due = [
+            PositionCheck(s.topic_partition, s.generation, s.fetch_offset, s.fetched_epoch, s.leader_epoch)
+            for s in self._assignment.checks_due(now_ms)
+            if s.generation not in self._moving and s.fetch_offset is not None
+        ]
+        if due:
+            self._moving.update(check.generation for check in due)
+            scope.spawn(self._check(due), name="consumer checks positions")
+
+    async def _check(self, checks: list[PositionCheck]) -> None:
+        """Learn whether new leaders have what was read; those that did not answer are asked again later."""
+        try:
+            answers = await self._checks.ask(checks)
+            for check in checks:
+                if check in answers:
+                    self._assignment.on_checked(check, answers[check])
+                else:
+                    self._back_off_one(check.topic_partition, check.generation)
+        finally:
+            self._moving.difference_update(check.generation for check in checks)
+        self._on_arrival()
+        self.wake()
 
     async def _reset(self, states: list[PartitionState]) -> None:
         """Find where to go, and go there; partitions nobody answered for are asked about again later."""
@@ -278,6 +361,6 @@ class Fetcher:
                     outcome = answer if isinstance(answer, ClientError) else answer.offset
                     self._assignment.on_reset(state.topic_partition, state.generation, outcome)
         finally:
-            self._resetting.difference_update(state.generation for state in states)
+            self._moving.difference_update(state.generation for state in states)
         self._on_arrival()
         self.wake()

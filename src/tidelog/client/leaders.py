@@ -30,7 +30,7 @@ class LeaderQuestions:
         failures = 0
         try:
             async with asyncio.timeout(self._config.default_api_timeout_ms / 1000):
-                while missing := [key for key, answer in answers.items() if _is_worth_a_retry(answer)]:
+                while missing := [key for key, answer in answers.items() if self._is_worth_a_retry(key, answer)]:
                     if failures:
                         delay_ms = self._config.retry_backoff.delay_ms(failures, self._runtime.randomness)
                         await asyncio.sleep(delay_ms / 1000)
@@ -40,6 +40,15 @@ class LeaderQuestions:
         except TimeoutError:
             pass  # each partition has the error it met last
         return answers
+
+    def _is_worth_a_retry(self, topic_partition: TopicPartition, answer: object) -> bool:
+        if not isinstance(answer, ErrorCode) or answer is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        if answer is ErrorCode.KAFKA_STORAGE_ERROR:
+            # Another replica will lead, if there is one; a disk that failed stays so.
+            partition = self._cluster.metadata.partition(topic_partition)
+            return partition is not None and len(partition.replicas) > 1
+        return answer.is_retriable
 
     async def _round(
         self, missing: Sequence[TopicPartition], ask: Ask[T], answers: dict[TopicPartition, T | ErrorCode]
@@ -70,11 +79,3 @@ class LeaderQuestions:
             answers.update(await ask(node, led))
         except (ConnectionLost, BrokersUnreachable):
             answers.update(dict.fromkeys(led, ErrorCode.NETWORK_EXCEPTION))
-
-
-def _is_worth_a_retry(answer: object) -> bool:
-    return (
-        isinstance(answer, ErrorCode)
-        and answer.is_retriable
-        and answer not in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR}
-    )

@@ -1,7 +1,8 @@
 """What we know of the cluster, and since when. Pure: fed with Metadata answers and leader hints, told the time.
 
 A partition's leader epoch never goes back (KIP-320): an answer from a broker that has not heard of the last election yet is ignored for
-that partition. Only a topic that was deleted and created again, known by its other id, starts over.
+that partition. Only a topic that was deleted and created again, known by its other id, starts over; a broker that has not heard of the
+topic at all makes us forget where it is, but not its epochs.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class MetadataCache:
         self._updated_ms: float | None = None
         self._brokers: dict[BrokerId, BrokerEndpoint] = {}
         self._topics: dict[str, TopicMetadata] = {}
+        self._unheard_of: dict[str, TopicMetadata] = {}  # as they were when a broker did not know them
         self._errors: dict[str, ErrorCode] = {}
 
     @property
@@ -105,11 +107,19 @@ class MetadataCache:
 
     def leader_of(self, topic_partition: TopicPartition) -> Leader | None:
         """Who leads the partition, if anyone and if known."""
-        partition = self._partition(topic_partition)
+        partition = self.partition(topic_partition)
         return partition.leader if partition is not None and partition.has_leader else None
 
-    def update(self, response: MetadataResponse, now_ms: float) -> None:
-        """Take in an answer. Topics it does not mention stay as they are."""
+    def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
+        """What is known of a partition."""
+        topic = self._topics.get(topic_partition.topic)
+        if topic is None or not 0 <= topic_partition.index < len(topic.partitions):
+            return None
+        return topic.partitions[topic_partition.index]
+
+    def update(self, response: MetadataResponse, now_ms: float) -> bool:
+        """Take in an answer, and return whether it was news. Topics it does not mention stay as they are."""
+        before = (self.controller_id, self._brokers, dict(self._topics), dict(self._errors))
         self._updated_ms = now_ms
         self.cluster_id = response.cluster_id or self.cluster_id
         self.controller_id = response.controller_id
@@ -120,18 +130,20 @@ class MetadataCache:
         for topic in response.topics:
             if topic.name is not None:
                 self._update_topic(topic.name, topic)
+        return before != (self.controller_id, self._brokers, self._topics, self._errors)
 
     def retain_topics(self, names: Iterable[str]) -> None:
         """Forget all topics but these."""
         wanted = frozenset(names)
         self._topics = {name: topic for name, topic in self._topics.items() if name in wanted}
+        self._unheard_of = {name: topic for name, topic in self._unheard_of.items() if name in wanted}
         self._errors = {name: code for name, code in self._errors.items() if name in wanted}
 
     def on_leader_hint(
         self, topic_partition: TopicPartition, leader: Leader, endpoints: Iterable[BrokerEndpoint]
     ) -> bool:
         """An error answer named the new leader (KIP-951); returns whether that was news."""
-        held = self._partition(topic_partition)
+        held = self.partition(topic_partition)
         if held is None or leader.broker_id == NO_LEADER or leader.leader_epoch <= held.leader.leader_epoch:
             return False
         self._brokers = self._brokers | {endpoint.broker_id: endpoint for endpoint in endpoints}
@@ -145,22 +157,19 @@ class MetadataCache:
         )
         return True
 
-    def _partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
-        topic = self._topics.get(topic_partition.topic)
-        if topic is None or not 0 <= topic_partition.index < len(topic.partitions):
-            return None
-        return topic.partitions[topic_partition.index]
-
     def _update_topic(self, name: str, answer: MetadataResponseTopic) -> None:
         partitions = sorted(answer.partitions, key=lambda partition: partition.partition_index)
         is_usable = bool(partitions) and [p.partition_index for p in partitions] == list(range(len(partitions)))
         if answer.error_code is not ErrorCode.NONE or not is_usable:
             self._errors[name] = answer.error_code or ErrorCode.LEADER_NOT_AVAILABLE
-            if answer.error_code in _GONE:
-                self._topics.pop(name, None)
+            if answer.error_code in _GONE and name in self._topics:
+                self._unheard_of[name] = self._topics.pop(name)
             return
         self._errors.pop(name, None)
+        unheard_of = self._unheard_of.pop(name, None)
         held = self._topics.get(name)
+        if held is None and unheard_of is not None and answer.topic_id == unheard_of.topic_id is not None:
+            held = unheard_of
         is_same = held is not None and (answer.topic_id is None or held.topic_id in {None, answer.topic_id})
         known = held.partitions if held is not None and is_same else ()
         self._topics[name] = TopicMetadata(

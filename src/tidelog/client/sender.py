@@ -147,6 +147,9 @@ class Sender:
             if node not in self._connecting:
                 self._connecting.add(node)
                 scope.spawn(self._connect(node), name=f"producer connects to broker {node}")
+            elif self._cluster.is_failing(node, Lane.PRODUCE):
+                # Somebody else may lead by now, long before it is time to try this one again.
+                self._cluster.want_refresh(*{key.topic: None for key in partitions})
             return False
         has_turn = connection.in_flight_count < self._config.max_in_flight_requests_per_connection
         if not (connection.can_send and has_turn and self._throttled_until_ms.get(node, 0.0) <= now_ms):
