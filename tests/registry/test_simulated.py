@@ -201,6 +201,25 @@ def test_explicit_expiry_is_told_to_both_sides(cast: Cast) -> None:
     assert cast.actor.session_id is None
 
 
+def test_all_sessions_of_a_node_can_be_expired_and_no_other(cast: Cast) -> None:
+    second = cast.store.handle("actor")
+    cast.act(second.open_session())
+    cast.store.expire_node("actor")
+    cast.world.run_for_ms(100)
+    assert (cast.actor.session_id, second.session_id) == (None, None)
+    assert cast.watcher.session_id is not None
+
+
+def test_onlooker_sees_the_tree_without_a_session(cast: Cast) -> None:
+    tree, before = cast.store.tree, cast.store.tree.zxid
+    cast.play(cast.watcher.set("/ids", b"seen"))
+    node = tree.peek("/ids")
+    assert node is not None
+    assert (node.data, tree.peek("/missing")) == (b"seen", None)
+    assert (tree.peek_children("/ids"), tree.peek_children("/missing")) == (["1"], [])
+    assert tree.zxid == before + 1
+
+
 def test_nobody_expires_while_the_registry_is_away(cast: Cast) -> None:
     cast.store.is_available = False
     cast.world.run_for_ms(5 * TIMEOUT_MS)

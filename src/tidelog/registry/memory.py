@@ -82,6 +82,11 @@ class MemoryTree:
         self._last_session_id = 0
         self._on_touched = on_touched
 
+    @property
+    def zxid(self) -> int:
+        """The number of the last transaction that was committed."""
+        return self._zxid
+
     def open_session(self) -> SessionId:
         """Begin a session under a number never used before."""
         self._last_session_id += 1
@@ -131,6 +136,14 @@ class MemoryTree:
         self._zxid += 1
         self._tell(tree.touched_by(operations, outcomes))
         return outcomes
+
+    def peek(self, path: str) -> Node | None:
+        """The node at a path, for an onlooker without a session."""
+        return self._table.find(path)
+
+    def peek_children(self, path: str) -> list[str]:
+        """Names below a path, sorted, for an onlooker without a session; none where there is no node."""
+        return self._table.children(path)
 
     def check_session(self, path: str, session_id: SessionId) -> None:
         """Raise SessionExpired, in the name of `path`, unless the session is in force."""

@@ -93,6 +93,11 @@ class SimulatedRegistryStore:
         if session is not None:
             self._tell(session, session.end)
 
+    def expire_node(self, node_name: str) -> None:
+        """End every session of a node against its will."""
+        for session in [session for session in self._sessions.values() if session.node_name == node_name]:
+            self.expire(session.id)
+
     def is_reachable(self, node_name: str) -> bool:
         """Whether a node's calls arrive."""
         return self._is_available and node_name not in self._cut
