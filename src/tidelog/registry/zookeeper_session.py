@@ -16,11 +16,18 @@ from kazoo.exceptions import (
     BadArgumentsError,
     BadVersionError,
     ConnectionClosedError,
+    ConnectionLoss,
+    InvalidACLError,
+    KazooException,
+    MarshallingError,
+    NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    SessionClosedRequireSaslError,
     SessionExpiredError,
+    UnimplementedError,
     ZookeeperError,
 )
 from kazoo.protocol.serialization import Sync
@@ -40,6 +47,23 @@ END_WITHIN_S: Final = 2.0
 NODE_ERRORS: Final = (
     *(NoNodeError, NodeExistsError, BadVersionError, NotEmptyError),
     *(NoChildrenForEphemeralsError, BadArgumentsError),
+)
+
+_WORDS: Final[dict[type[KazooException], str]] = {
+    ConnectionLoss: "the connection was lost",
+    NoAuthError: "no permission",
+    AuthFailedError: "authentication failed",
+    SessionClosedRequireSaslError: "authentication failed, or was demanded and not tried",
+}
+_LASTING: Final = (
+    *(
+        NoAuthError,
+        AuthFailedError,
+        SessionClosedRequireSaslError,
+        InvalidACLError,
+        UnimplementedError,
+        MarshallingError,
+    ),
 )
 
 logger = logging.getLogger(__name__)
@@ -89,9 +113,13 @@ class ZooKeeperSession:
             await self.end()
             within = f"no connection within {self._connection_timeout_s * 1000:.0f} ms"
             raise self._unavailable(f"{within} ({self._client.one_session.last_failure})") from None
-        except SessionExpired:
+        except (SessionExpired, RegistryUnavailable) as failure:
             await self.end()
-            raise self._unavailable(self._why_over, may_pass=False) from None
+            if (death := self._client.one_session.death) is not None:
+                raise self._unavailable(words_of(death), may_pass=not is_lasting(death)) from death
+            raise self._unavailable(
+                failure.reason, may_pass=isinstance(failure, RegistryUnavailable) and failure.may_pass
+            ) from None
         except BaseException:
             await self.end()
             raise
@@ -184,8 +212,6 @@ class ZooKeeperSession:
             raise SessionExpired("/", self._why_over)
 
     def _translated(self, error: ZookeeperError) -> Exception:
-        if isinstance(error, AuthFailedError):
-            return self._unavailable("authentication failed", may_pass=False)
         if isinstance(error, SessionExpiredError) and not isinstance(error, ConnectionClosedError):
             self._client.one_session.is_over = True
         if isinstance(error, SessionExpiredError) and self.is_over:
@@ -197,16 +223,14 @@ class ZooKeeperSession:
         return RegistryUnavailable(self._hosts, reason, may_pass=may_pass)
 
 
-def words_of(error: ZookeeperError) -> str:
+def words_of(error: KazooException) -> str:
     """For an operator."""
-    names = {"ConnectionLoss": "the connection was lost", "NoAuthError": "no permission"}
-    name = type(error).__name__
-    return names.get(name) or f"{name} {error}".strip()
+    return _WORDS.get(type(error)) or f"{type(error).__name__} {error}".strip()
 
 
-def is_lasting(error: ZookeeperError) -> bool:
+def is_lasting(error: KazooException) -> bool:
     """Whether asking again would be answered the same."""
-    return type(error).__name__ in {"NoAuthError", "InvalidACLError", "UnimplementedError", "MarshallingError"}
+    return isinstance(error, _LASTING)
 
 
 def _check_sasl(ensemble: Ensemble, options: ZooKeeperOptions) -> None:

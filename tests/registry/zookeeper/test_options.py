@@ -89,9 +89,10 @@ def test_registry_that_is_not_there_is_told_within_the_connection_timeout(addres
     run(story())
 
 
+@pytest.mark.slow
 def test_reason_of_a_failed_start_names_the_member() -> None:
     async def story() -> None:
-        registry = ZooKeeperRegistry("127.0.0.1:1", connection_timeout_ms=50)
+        registry = ZooKeeperRegistry("127.0.0.1:1", connection_timeout_ms=500)
         with pytest.raises(RegistryUnavailable, match=r"127\.0\.0\.1:1: Connection refused"):
             await registry.open_session()
         await registry.close()
