@@ -42,7 +42,7 @@ class RateQuota:
         self._forget(monotonic_ms)
         if not self._windows:
             return False
-        start_ms = max(self._since_ms, self._windows[0][0] * _WINDOW_MS)
+        start_ms = max(self._since_ms, (monotonic_ms // _WINDOW_MS - _WINDOWS + 1) * _WINDOW_MS)
         elapsed_s = max(monotonic_ms - start_ms, _WINDOW_MS) / 1000
         return sum(byte_count for _, byte_count in self._windows) > self._rate() * elapsed_s
 

@@ -65,6 +65,11 @@ class Waiters(Generic[Key]):
         """Whether nobody waits on anything."""
         return not self._by_key
 
+    @property
+    def watcher_count(self) -> int:
+        """How many keys are watched."""
+        return len(self._watchers)
+
     def wake(self, key: Key) -> None:
         """Let everyone who waits on `key` look again; a crowd a few at a time, with a look at the world in between."""
         for watcher in self._watchers.get(key, ()):

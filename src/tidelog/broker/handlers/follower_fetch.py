@@ -52,7 +52,7 @@ class _Look(NamedTuple):
     @property
     def is_urgent(self) -> bool:
         """Whether an answer must not wait for anything else: somebody who deletes records waits for followers to delete them too."""
-        return self.has_objection or self.partition.told_log_start_offset < self.data.log_start_offset
+        return self.has_objection or 0 <= self.partition.told_log_start_offset < self.data.log_start_offset
 
 
 class _Fetch:
@@ -155,8 +155,11 @@ class _Fetch:
             self._node.replicas.perform(replica, events)
         if read.records and self._is_on_the_list(replica):
             self._node.quota.given.record(len(read.records), monotonic_ms)
-        if len(read.records) == 0 and partition.fetch.fetch_offset < replica.log.log_end_offset:
-            self._session.stirred[partition.key] = None  # There is more than it was given.
+        has_more = len(read.records) == 0 and partition.fetch.fetch_offset < replica.log.log_end_offset
+        if (
+            has_more or self._session.replica_id not in replica.isr
+        ):  # Who is on the way into the ISR is looked at each time.
+            self._session.stirred[partition.key] = None
         return _data(index, read)
 
     def _topic_partition(self, partition: FollowedPartition) -> TopicPartition:

@@ -225,6 +225,7 @@ class _Answer(NamedTuple):
         return self._response()
 
     def _response(self) -> ProduceResponse:
+        endpoints = self._hint() if self.context.version >= _HINTS_FROM else ()
         return ProduceResponse(
             responses=tuple(
                 [
@@ -236,7 +237,7 @@ class _Answer(NamedTuple):
                     for topic, partitions in self.outcomes
                 ]
             ),
-            node_endpoints=self._hint() if self.context.version >= _HINTS_FROM else (),
+            node_endpoints=endpoints,
         )
 
     def _hint(self) -> tuple[NodeEndpoint, ...]:
