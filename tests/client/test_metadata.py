@@ -70,6 +70,34 @@ def test_a_deleted_topic_is_forgotten_and_the_error_remembered() -> None:
     assert cache.error_of("t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_broker_that_has_not_heard_of_a_topic_takes_no_epoch_back() -> None:
+    unheard_of = answer(0, 0, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert fed(answer(2, 5), unheard_of, answer(1, 4)).leader_of(T0) == Leader(2, 5)
+    assert fed(answer(2, 5), unheard_of, unheard_of, answer(1, 6)).leader_of(T0) == Leader(1, 6)
+    assert fed(answer(2, 5), unheard_of, answer(1, 0, topic_id=OTHER_ID)).leader_of(T0) == Leader(1, 0)
+
+
+def test_where_brokers_tell_no_ids_an_unheard_of_topic_starts_over() -> None:
+    unheard_of = answer(0, 0, topic_id=None, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert fed(answer(2, 5, topic_id=None), unheard_of, answer(1, 4, topic_id=None)).leader_of(T0) == Leader(1, 4)
+
+
+def test_a_topic_nobody_uses_any_more_leaves_no_epochs_behind() -> None:
+    cache = fed(answer(2, 5), answer(0, 0, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    cache.retain_topics([])
+    cache.update(answer(1, 4), 9)
+    assert cache.leader_of(T0) == Leader(1, 4)
+
+
+def test_an_answer_is_news_if_it_changes_what_is_known() -> None:
+    cache = MetadataCache()
+    assert cache.update(answer(1, 4), 0)
+    assert not cache.update(answer(1, 4), 1)
+    assert not cache.update(answer(2, 3), 2)
+    assert cache.update(answer(2, 5), 3)
+    assert cache.update(answer(2, 5, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 4)
+
+
 def test_a_topic_without_leader_for_the_moment_is_not_forgotten() -> None:
     cache = fed(answer(2, 5), answer(0, 0, code=ErrorCode.LEADER_NOT_AVAILABLE))
     assert cache.leader_of(T0) == Leader(2, 5)
