@@ -19,7 +19,7 @@ from tidelog.model import BrokerId, TimestampMs, TopicId
 from tidelog.registry import BadVersion, Check, Create, Delete, Node, NodeExists, NoNode, Registry, Set
 from tidelog.runtime import Randomness
 
-NODES_PER_READ: Final = 400  # decoded in one go
+NODES_PER_READ: Final = 200  # decoded in one go
 
 
 class Fenced(Exception):

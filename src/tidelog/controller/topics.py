@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from tidelog.config import BrokerConfig, ConfigError, LogConfig
@@ -57,25 +58,34 @@ def check_name(name: str) -> None:
 class TakenNames:
     """The topics there are. Names that differ only in '.' and '_' collide, because they are one name in metrics."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._by_folded: dict[str, list[str]] = {}
-        for name in names:
-            self.add(name)
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+        self._added: dict[str, None] = {}
 
     def add(self, name: str) -> None:
         """One more topic."""
-        self._by_folded.setdefault(name.replace(".", "_"), []).append(name)
+        self._added[name] = None
 
     def check(self, name: str) -> None:
         """Raise ApiError if the topic, or one it would collide with, exists."""
-        colliding = self._by_folded.get(name.replace(".", "_"), ())
-        if name in colliding:
+        if name in self._names or name in self._added:
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        colliding = self._colliding(name)
         if colliding:
             raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic '{name}' collides with existing topics: {', '.join(sorted(colliding))}",
             )
+
+    def _colliding(self, name: str) -> list[str]:
+        if "." not in name and "_" not in name:
+            return []  # so that making many topics does not cost a look at all of them each time
+        folded, length = name.replace(".", "_"), len(name)
+        return [
+            other
+            for other in chain(self._names, self._added)
+            if len(other) == length and other.replace(".", "_") == folded
+        ]
 
 
 def check_request(topics: Iterable[NewTopic], broker: BrokerConfig) -> None:

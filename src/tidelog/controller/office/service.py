@@ -139,7 +139,10 @@ class Office:
         self._check_held(reign)
         controller = Controller(self._config, image, self._randomness)
         self._known_epochs = known
-        await self._reconsider_all(reign, controller, self._restarted(image.brokers), changed=None)
+        restarted = self._restarted(image.brokers)
+        gone = NOBODY if before is None else frozenset(before.brokers) - frozenset(image.brokers)
+        _log_brokers(gone, [image.brokers[broker] for broker in sorted(restarted)])
+        await self._reconsider_all(reign, controller, restarted, changed=None)
         self._publish(controller.image)
         self._controller = controller
         return controller
@@ -157,7 +160,7 @@ class Office:
                     self._notifications.add(path, self._clock.wall_ms())
             self._check_held(reign)
         controller.image = decision.image
-        _log_elections(decision.changes)
+        _log_changes(decision.changes)
         return decision
 
     def done(self, controller: Controller) -> ClusterImage:
@@ -189,7 +192,6 @@ class Office:
             return
         _log_brokers(gone, [brokers[broker] for broker in sorted(restarted)])
         await self.perform(controller, SeeBrokers(brokers=brokers))
-        self._publish(controller.image)
         await self._reconsider_all(reign, controller, restarted, changed=gone | restarted)
         self.done(controller)
 
@@ -325,10 +327,12 @@ def _log_brokers(gone: frozenset[BrokerId], started: Iterable[BrokerImage]) -> N
         )
 
 
-def _log_elections(changes: Iterable[Change]) -> None:
+def _log_changes(changes: Iterable[Change]) -> None:
     elected: Counter[BrokerId] = Counter()
     for change in changes:
         before, after = change.before, change.after
+        if (before.adding, before.removing) != (after.adding, after.removing):
+            _log_reassignment(change)
         if after.leader == before.leader:
             continue
         elected[after.leader] += 1
@@ -345,3 +349,14 @@ def _log_elections(changes: Iterable[Change]) -> None:
             logger.warning("no leader can be elected", extra=fields(partition_count=count))
         else:
             logger.info("leader elected", extra=fields(leader=leader, partition_count=count))
+
+
+def _log_reassignment(change: Change) -> None:
+    before, after = change.before, change.after
+    told = fields(partition=change.topic_partition, replicas=after.assignment)
+    if after.is_reassigned:
+        logger.info("reassignment started", extra=told)
+    elif after.assignment == before.target:
+        logger.info("reassignment finished", extra=told)
+    else:
+        logger.info("reassignment cancelled", extra=told)
