@@ -10,8 +10,9 @@ from tests.client.scripted_brokers import AS_USUAL, T0, ScriptedBrokers
 from tests.client.test_fetched import batch, fetched
 from tests.client.test_moving_leaders import consumer_config, read
 from tidelog.client import Consumer, LogTruncated, OffsetReset
-from tidelog.client.assignment import Assignment, EpochEnd, PartitionState, PositionCheck, Watermarks
+from tidelog.client.assignment import Assignment, Watermarks
 from tidelog.client.errors import FetchFailed
+from tidelog.client.position_checks import EpochEnd, PositionCheck, PositionChecks
 from tidelog.model import BrokerId, ErrorCode
 from tidelog.runtime import Runtime
 from tidelog.wire.api import ApiKey
@@ -29,27 +30,21 @@ ENDS = Watermarks(10, 10, 0)
 # What the consumer decides.
 
 
-def reading(policy: OffsetReset = OffsetReset.EARLIEST, *, taken: int = 0) -> Assignment:
+def reading(policy: OffsetReset = OffsetReset.EARLIEST, *, taken: int = 0) -> tuple[Assignment, PositionChecks]:
     """A consumer that has fetched five records of epoch 3 from the leader of epoch 3, and handed out some."""
     assignment = Assignment(policy=policy, buffered_bytes_max=10_000)
+    checks = PositionChecks(assignment)
     assignment.assign([T0])
     assignment.seek(T0, 0)
-    assignment.on_leader_epoch(T0, 3)
+    checks.on_leader_epoch(T0, 3)
     assignment.on_fetched(T0, assignment.state(T0).generation, fetched(batch(0, 5)), ENDS)
     assert len(assignment.take(taken)) == taken
-    return assignment
+    return assignment, checks
 
 
-def check_due(assignment: Assignment) -> PositionCheck:
-    (state,) = assignment.checks_due(0)
-    return check_of(state)
-
-
-def check_of(state: PartitionState) -> PositionCheck:
-    assert state.fetch_offset is not None
-    return PositionCheck(
-        state.topic_partition, state.generation, state.fetch_offset, state.fetched_epoch, state.leader_epoch
-    )
+def check_due(checks: PositionChecks) -> PositionCheck:
+    (check,) = checks.due(0)
+    return check
 
 
 def is_fetchable(assignment: Assignment) -> bool:
@@ -57,62 +52,62 @@ def is_fetchable(assignment: Assignment) -> bool:
 
 
 def test_the_epoch_it_reads_in_needs_no_check() -> None:
-    assignment = reading()
-    assert assignment.checks_due(0) == []
+    assignment, checks = reading()
+    assert checks.due(0) == []
     assert is_fetchable(assignment)
 
 
 def test_a_new_epoch_is_checked_before_it_is_fetched_from() -> None:
-    assignment = reading()
-    assignment.on_leader_epoch(T0, 4)
-    assert check_due(assignment)[2:] == (5, 3, 4)
+    assignment, checks = reading()
+    checks.on_leader_epoch(T0, 4)
+    assert check_due(checks)[2:] == (5, 3, 4)
     assert not is_fetchable(assignment)
-    assignment.on_checked(check_due(assignment), EpochEnd(3, 5))
+    checks.on_answer(check_due(checks), EpochEnd(3, 5))
     assert is_fetchable(assignment)
     assert len(assignment.take(10)) == 5
 
 
 def test_an_older_epoch_changes_nothing() -> None:
-    assignment = reading()
-    assignment.on_leader_epoch(T0, 2)
-    assert assignment.checks_due(0) == []
+    _assignment, checks = reading()
+    checks.on_leader_epoch(T0, 2)
+    assert checks.due(0) == []
 
 
 def test_two_elections_in_a_row_need_a_check_of_the_second() -> None:
-    assignment = reading()
-    assignment.on_leader_epoch(T0, 4)
-    first = check_due(assignment)
-    assignment.on_leader_epoch(T0, 5)
-    assignment.on_checked(first, EpochEnd(3, 5))
+    assignment, checks = reading()
+    checks.on_leader_epoch(T0, 4)
+    first = check_due(checks)
+    checks.on_leader_epoch(T0, 5)
+    checks.on_answer(first, EpochEnd(3, 5))
     assert not is_fetchable(assignment)
-    assignment.on_checked(check_due(assignment), EpochEnd(3, 5))
+    checks.on_answer(check_due(checks), EpochEnd(3, 5))
     assert is_fetchable(assignment)
 
 
 def test_a_check_of_a_position_left_meanwhile_is_repeated() -> None:
-    assignment = reading()
-    assignment.on_leader_epoch(T0, 4)
-    early = check_due(assignment)
+    assignment, checks = reading()
+    checks.on_leader_epoch(T0, 4)
+    early = check_due(checks)
     assignment.on_fetched(T0, early.generation, fetched(batch(5, 2), at=5), ENDS)
-    assignment.on_checked(early, EpochEnd(3, 4))
-    assert check_due(assignment).fetch_offset == 7
+    checks.on_answer(early, EpochEnd(3, 4))
+    assert check_due(checks).fetch_offset == 7
     assert len(assignment.take(10)) == 7
 
 
 def test_records_cut_before_anybody_saw_them_are_fetched_again() -> None:
-    assignment = reading(taken=2)
-    assignment.on_leader_epoch(T0, 4)
-    assignment.on_checked(check_due(assignment), EpochEnd(3, 3))
+    assignment, checks = reading(taken=2)
+    checks.on_leader_epoch(T0, 4)
+    checks.on_answer(check_due(checks), EpochEnd(3, 3))
     assert assignment.take(10) == []
     assert (assignment.state(T0).position, assignment.state(T0).fetch_offset) == (2, 2)
-    assignment.on_leader_epoch(T0, 4)
+    checks.on_leader_epoch(T0, 4)
     assert is_fetchable(assignment)
 
 
 def test_records_cut_after_they_were_handed_out_are_raised_without_a_policy() -> None:
-    assignment = reading(OffsetReset.NONE, taken=4)
-    assignment.on_leader_epoch(T0, 4)
-    assignment.on_checked(check_due(assignment), EpochEnd(3, 2))
+    assignment, checks = reading(OffsetReset.NONE, taken=4)
+    checks.on_leader_epoch(T0, 4)
+    checks.on_answer(check_due(checks), EpochEnd(3, 2))
     for _ in range(2):
         with pytest.raises(
             LogTruncated, match="log of t-0 was cut from offset 2 on, and it had been read up to offset 4"
@@ -124,52 +119,61 @@ def test_records_cut_after_they_were_handed_out_are_raised_without_a_policy() ->
 
 
 def test_with_a_policy_the_consumer_goes_to_where_the_logs_part() -> None:
-    assignment = reading(OffsetReset.LATEST, taken=5)
-    assignment.on_leader_epoch(T0, 4)
-    assignment.on_checked(check_due(assignment), EpochEnd(2, 2))
+    assignment, checks = reading(OffsetReset.LATEST, taken=5)
+    checks.on_leader_epoch(T0, 4)
+    checks.on_answer(check_due(checks), EpochEnd(2, 2))
     state = assignment.state(T0)
     assert (state.position, state.fetch_offset, state.fetched_epoch) == (2, 2, 2)
 
 
 def test_a_log_that_knows_no_such_epoch_resets_by_policy() -> None:
-    assignment = reading(OffsetReset.LATEST, taken=5)
-    assignment.on_leader_epoch(T0, 4)
-    assignment.on_checked(check_due(assignment), EpochEnd(-1, -1))
+    assignment, checks = reading(OffsetReset.LATEST, taken=5)
+    checks.on_leader_epoch(T0, 4)
+    checks.on_answer(check_due(checks), EpochEnd(-1, -1))
     (waiting,) = assignment.resets_due(0)
     assert waiting.reset is OffsetReset.LATEST
 
 
 def test_a_log_that_knows_no_such_epoch_is_raised_without_a_policy() -> None:
-    assignment = reading(OffsetReset.NONE, taken=5)
-    assignment.on_leader_epoch(T0, 4)
-    assignment.on_checked(check_due(assignment), EpochEnd(-1, -1))
+    assignment, checks = reading(OffsetReset.NONE, taken=5)
+    checks.on_leader_epoch(T0, 4)
+    checks.on_answer(check_due(checks), EpochEnd(-1, -1))
     with pytest.raises(LogTruncated, match="nobody knows from where on"):
         assignment.take(1)
 
 
 def test_a_leader_that_knows_no_such_question_is_believed() -> None:
-    assignment = reading()
-    assignment.on_leader_epoch(T0, 4)
-    assignment.on_checked(check_due(assignment), None)
+    assignment, checks = reading()
+    checks.on_leader_epoch(T0, 4)
+    checks.on_answer(check_due(checks), None)
     assert is_fetchable(assignment)
 
 
 def test_a_lasting_error_of_a_check_is_raised_by_polls() -> None:
-    assignment = reading(taken=5)
-    assignment.on_leader_epoch(T0, 4)
-    assignment.on_checked(check_due(assignment), FetchFailed(T0, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    assignment, checks = reading(taken=5)
+    checks.on_leader_epoch(T0, 4)
+    checks.on_answer(check_due(checks), FetchFailed(T0, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(FetchFailed, match="TOPIC_AUTHORIZATION_FAILED"):
         assignment.take(1)
 
 
+def test_the_answer_for_a_partition_that_is_assigned_no_more_is_ignored() -> None:
+    assignment, checks = reading()
+    checks.on_leader_epoch(T0, 4)
+    late = check_due(checks)
+    assignment.assign([])
+    checks.on_answer(late, EpochEnd(3, 0))
+    assert assignment.topic_partitions == []
+
+
 def test_a_seek_with_an_epoch_is_checked_and_one_without_is_not() -> None:
-    assignment = reading()
+    assignment, checks = reading()
     assignment.seek(T0, 3)
-    assignment.on_leader_epoch(T0, 3)
+    checks.on_leader_epoch(T0, 3)
     assert is_fetchable(assignment)
     assignment.seek(T0, 3, last_epoch=0)
-    assignment.on_leader_epoch(T0, 3)
-    assert check_due(assignment)[2:] == (3, 0, 3)
+    checks.on_leader_epoch(T0, 3)
+    assert check_due(checks)[2:] == (3, 0, 3)
 
 
 # What it asks.

@@ -2,9 +2,6 @@
 
 `position` is the next offset to hand out; `fetch_offset` the next to fetch, ahead of it by what is buffered. Everything that moves a
 partition elsewhere (seek, reset, a new assignment) gives it a new generation, and answers to older questions are ignored.
-
-A new leader may lack records that we read from the old one, after an unclean election. So before anything is fetched in a new leader
-epoch, the leader is asked where the epoch of the last record ends in its log (KIP-320): if that is before our position, the log was cut.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tidelog.client.config import OffsetReset
-from tidelog.client.errors import ClientError, FetchFailed, LogTruncated, NoPosition, OffsetOutOfRange
+from tidelog.client.errors import ClientError, FetchFailed, NoPosition, OffsetOutOfRange
 from tidelog.client.fetched import ConsumedRecord, FetchedRecords
 from tidelog.client.verdict import SAYS_METADATA_IS_STALE
 from tidelog.model import NO_LEADER_EPOCH, NO_OFFSET, ErrorCode, LeaderEpoch, Offset, TopicPartition
@@ -33,23 +30,6 @@ class Watermarks(NamedTuple):
 
 
 NOT_TOLD: Final = Watermarks()
-
-
-class EpochEnd(NamedTuple):
-    """The largest epoch up to the one asked for that a leader's log has, and where it ends; -1 where it has none."""
-
-    leader_epoch: LeaderEpoch
-    end_offset: Offset
-
-
-class PositionCheck(NamedTuple):
-    """What a leader is asked about a position, to tell whether the answer still matters."""
-
-    topic_partition: TopicPartition
-    generation: int
-    fetch_offset: Offset
-    fetched_epoch: LeaderEpoch
-    leader_epoch: LeaderEpoch
 
 
 @dataclass(slots=True)
@@ -88,7 +68,7 @@ class Assignment:
     """The partitions of one consumer. At most `buffered_bytes_max` are fetched ahead, give or take one answer per broker."""
 
     def __init__(self, *, policy: OffsetReset, buffered_bytes_max: int) -> None:
-        self._policy = policy
+        self.policy = policy
         self._buffered_bytes_max = buffered_bytes_max
         self._states: dict[TopicPartition, PartitionState] = {}
         self._next_generation = 0
@@ -154,36 +134,6 @@ class Assignment:
             state.error = outcome
         elif state.reset is not None:
             self.seek(topic_partition, outcome)
-
-    def on_leader_epoch(self, topic_partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
-        """Metadata says that the partition is led in this epoch; a new one is not fetched from before it is checked."""
-        state = self.state(topic_partition)
-        state.leader_epoch = max(state.leader_epoch, leader_epoch)
-        if state.fetch_offset is None or state.fetched_epoch == NO_LEADER_EPOCH:
-            state.checked_epoch = state.leader_epoch  # Nothing is known to have been read that could have been cut.
-
-    def checks_due(self, now_ms: float) -> list[PartitionState]:
-        """Partitions whose position is to be checked against the log of a new leader."""
-        return [
-            state
-            for state in self._states.values()
-            if state.needs_check and state.error is None and state.retry_at_ms <= now_ms
-        ]
-
-    def on_checked(self, check: PositionCheck, end: EpochEnd | ClientError | None) -> None:
-        """The leader told where the epoch of our last record ends, cannot be asked such things (None), or never will tell."""
-        state = self._current(check.topic_partition, check.generation)
-        if state is None or state.fetch_offset is None or state.fetch_offset != check.fetch_offset:
-            return  # A fetch from before the election came meanwhile; the new position is checked next.
-        if isinstance(end, ClientError):
-            state.error = end
-        elif end is not None and end.end_offset < 0:
-            self._on_cut(state, None)
-        elif end is not None and end.end_offset < state.fetch_offset:
-            self._on_cut(state, end)
-        else:
-            state.failures = 0
-            state.checked_epoch = max(state.checked_epoch, check.leader_epoch)
 
     def fetchable(self, now_ms: float) -> list[PartitionState]:
         """Partitions to fetch now, those that waited longest first; none while too much waits to be handed out."""
@@ -279,29 +229,14 @@ class Assignment:
             raise state.error
         return taken
 
-    def _on_cut(self, state: PartitionState, end: EpochEnd | None) -> None:
-        """Records before the position, or fetched ahead of it, are not in the leader's log."""
-        position = state.position or 0
-        if end is not None and end.end_offset >= position:
-            # Nobody has seen what is gone: fetch again what was fetched ahead.
-            self.seek(state.topic_partition, position)
-        elif self._policy is OffsetReset.NONE:
-            state.buffered.clear()
-            state.error = LogTruncated(state.topic_partition, position, None if end is None else end.end_offset)
-        elif end is None:
-            self.seek_to(state.topic_partition, self._policy)
-        else:
-            # As Kafka's consumer: to where the logs part, which loses less than an end of the log would.
-            self.seek(state.topic_partition, end.end_offset, last_epoch=end.leader_epoch)
-
     def _on_out_of_range(self, state: PartitionState) -> Reaction:
         if state.buffered:
             # What is buffered is still good; the question is asked again when it has been handed out.
             return Reaction.BACK_OFF
-        if self._policy is OffsetReset.NONE:
+        if self.policy is OffsetReset.NONE:
             state.error = OffsetOutOfRange(state.topic_partition, state.fetch_offset or 0)
             return Reaction.NOTHING
-        self.seek_to(state.topic_partition, self._policy)
+        self.seek_to(state.topic_partition, self.policy)
         return Reaction.NOTHING
 
     def _current(self, topic_partition: TopicPartition, generation: int) -> PartitionState | None:
@@ -313,8 +248,8 @@ class Assignment:
         state = PartitionState(topic_partition, self._next_generation)
         if topic_partition in self._states:
             state.watermarks = self._states[topic_partition].watermarks
-        if self._policy is OffsetReset.NONE:
+        if self.policy is OffsetReset.NONE:
             state.error = NoPosition(f"{topic_partition} has no position and auto.offset.reset is none: seek first")
         else:
-            state.reset = self._policy
+            state.reset = self.policy
         return state

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from tidelog.client.aborted import AbortedTransaction
-from tidelog.client.assignment import Assignment, PartitionState, PositionCheck, Reaction, Watermarks
+from tidelog.client.assignment import Assignment, PartitionState, Reaction, Watermarks
 from tidelog.client.cluster import ClientRuntime, Cluster, Lane
 from tidelog.client.config import ConsumerConfig, OffsetReset
 from tidelog.client.connection import Connection
@@ -19,7 +19,8 @@ from tidelog.client.fetch_session import FetchPlan, FetchSession, FetchTarget
 from tidelog.client.fetched import FetchedRecords, ReadingRules
 from tidelog.client.metadata import Leader
 from tidelog.client.offsets import EARLIEST, LATEST, OffsetLookup
-from tidelog.client.position_checks import PositionChecks
+from tidelog.client.position_checks import PositionCheck, PositionChecks
+from tidelog.client.position_questions import PositionQuestions
 from tidelog.client.preferred_replicas import PreferredReplicas
 from tidelog.client.scope import TaskScope
 from tidelog.client.verdict import SAYS_METADATA_IS_STALE
@@ -73,7 +74,8 @@ class Fetcher:
         self._busy: set[BrokerId] = set()
         self._throttled_until_ms: dict[BrokerId, float] = {}
         self._preferred = PreferredReplicas(lifetime_ms=config.metadata_max_age_ms)
-        self._checks = PositionChecks(cluster)
+        self._checks = PositionChecks(assignment)
+        self._position_questions = PositionQuestions(cluster)
         self._moving: set[int] = set()  # generations whose offsets are being looked up or checked
         self._wake = asyncio.Event()
 
@@ -112,7 +114,7 @@ class Fetcher:
         for topic_partition in self._assignment.topic_partitions:
             leader = self._cluster.metadata.leader_of(topic_partition)
             if leader is not None:
-                self._assignment.on_leader_epoch(topic_partition, leader.leader_epoch)
+                self._checks.on_leader_epoch(topic_partition, leader.leader_epoch)
 
     def _sources(self, now_ms: float) -> tuple[list[BrokerId], bool]:
         """Brokers to fetch from, and whether some partition has to wait for a leader or for a broker that throttles us."""
@@ -325,11 +327,7 @@ class Fetcher:
             scope.spawn(self._reset(due), name="consumer looks up offsets")
 
     def _begin_checks(self, scope: TaskScope, now_ms: float) -> None:
-        due = [
-            PositionCheck(s.topic_partition, s.generation, s.fetch_offset, s.fetched_epoch, s.leader_epoch)
-            for s in self._assignment.checks_due(now_ms)
-            if s.generation not in self._moving and s.fetch_offset is not None
-        ]
+        due = [check for check in self._checks.due(now_ms) if check.generation not in self._moving]
         if due:
             self._moving.update(check.generation for check in due)
             scope.spawn(self._check(due), name="consumer checks positions")
@@ -337,10 +335,10 @@ class Fetcher:
     async def _check(self, checks: list[PositionCheck]) -> None:
         """Learn whether new leaders have what was read; those that did not answer are asked again later."""
         try:
-            answers = await self._checks.ask(checks)
+            answers = await self._position_questions.ask(checks)
             for check in checks:
                 if check in answers:
-                    self._assignment.on_checked(check, answers[check])
+                    self._checks.on_answer(check, answers[check])
                 else:
                     self._back_off_one(check.topic_partition, check.generation)
         finally:
