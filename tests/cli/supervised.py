@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from tidelog.cli.failure import CommandFailed
-from tidelog.cli.forked import Forked, fork
+from tidelog.cli.forked import STOP_WITH_EVERYBODY, Forked, fork
 from tidelog.cli.supervisor import READY, Supervisor
 from tidelog.cli.voice import ClusterVoice
 from tidelog.runtime.real import RealClock
@@ -37,16 +37,16 @@ def main() -> int:
 
 
 def serve(address: str) -> int:
-    """Serve until SIGTERM."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    """Serve until told to stop."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {STOP_WITH_EVERYBODY})
     _say_ready(address)
-    signal.sigwait({signal.SIGTERM})
+    signal.sigwait({STOP_WITH_EVERYBODY})
     return 0
 
 
 def stay(address: str) -> int:
-    """Hear no SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    """Do not listen."""
+    signal.signal(STOP_WITH_EVERYBODY, signal.SIG_IGN)
     _say_ready(address)
     while True:
         signal.pause()

@@ -44,10 +44,12 @@ class Broker:
         self._runtime = runtime
         self._registry = registry
         self._stop_requested = asyncio.Event()
+        self._goes_alone = True
         self._node: Node | None = None
 
-    def stop(self) -> None:
-        """Ask the broker to leave; `run` returns when it has."""
+    def stop(self, *, with_everybody: bool = False) -> None:
+        """Ask the broker to leave; `run` returns when it has. Where all brokers leave, there is nobody to hand over to."""
+        self._goes_alone = not with_everybody
         self._stop_requested.set()
 
     @property
@@ -81,7 +83,8 @@ class Broker:
             on_ready({listener.name: listener.address for listener in listeners if listener.name in named})
             failure = await self._until_stopped(node.replicas)
             logger.info("broker stopping", extra=fields(broker_id=config.broker_id))
-            await controlled_shutdown.leave(node)
+            if self._goes_alone:
+                await controlled_shutdown.leave(node)
         if failure is not None:
             raise failure
 

@@ -6,9 +6,9 @@ import argparse
 import gc
 import sys
 from collections.abc import Sequence
-from typing import Final
 
 from tidelog.cli.cluster_plan import at_address, cluster_plans, lock_files
+from tidelog.cli.codecs import prepare_first_codec
 from tidelog.cli.failure import CommandFailed
 from tidelog.cli.forked import Forked, fork
 from tidelog.cli.lock_holder import lock_holder
@@ -19,10 +19,6 @@ from tidelog.cli.together import are_together
 from tidelog.cli.up import data_of, is_used
 from tidelog.cli.voice import ClusterVoice
 from tidelog.runtime.real import RealClock
-from tidelog.wire.api import ApiKey
-from tidelog.wire.codec import prepare
-
-_IMPORTED_FOR_ALL: Final = (ApiKey.API_VERSIONS, ApiKey.METADATA)
 
 
 def serve_cluster(options: argparse.Namespace) -> int:
@@ -59,7 +55,7 @@ def _prepare_to_fork() -> None:
     from tidelog.cli.loops import loop_factory
 
     loop_factory()
-    prepare(_IMPORTED_FOR_ALL)
+    prepare_first_codec()
     gc.collect()
     gc.freeze()
 

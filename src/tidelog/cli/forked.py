@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 from tidelog.cli.failure import EXIT_FAILED, CommandFailed
 from tidelog.runtime.real_child import die_with
 
+STOP_WITH_EVERYBODY: Final = signal.SIGUSR1  # what a parent that ends all its children says instead of SIGTERM
 _PR_SET_NAME: Final = 15
 _FIRST_UNUSED_FD: Final = 3
 _FD_MAX: Final = 1 << 20

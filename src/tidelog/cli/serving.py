@@ -10,10 +10,12 @@ import resource
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from tidelog.broker import Broker
+from tidelog.cli.codecs import prepare_first_codec
 from tidelog.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, WrongUsage
+from tidelog.cli.forked import STOP_WITH_EVERYBODY
 from tidelog.cli.lock_holder import lock_holder
 from tidelog.cli.loops import loop_factory
 from tidelog.cli.plan import Plan
@@ -66,7 +68,8 @@ def serve(plan: Plan, *, announce: Announce, is_alone: bool = True) -> int:
     configure_logging(plan.log_file, log_format=plan.log_format)
     _log_settings(plan, config)
     _raise_file_limit()
-    signals = (signal.SIGINT, signal.SIGTERM) if is_alone else (signal.SIGTERM,)
+    prepare_first_codec()
+    signals = (signal.SIGINT, signal.SIGTERM) if is_alone else (signal.SIGTERM, STOP_WITH_EVERYBODY)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         try:
             runner.run(_serve(config, plan, announce, signals))
@@ -96,7 +99,7 @@ async def _serve(config: BrokerConfig, plan: Plan, announce: Announce, signals: 
         broker = Broker(config, runtime, open_registry(config))
         goodbye = _Goodbye(broker.stop)
         for number in signals:
-            asyncio.get_running_loop().add_signal_handler(number, goodbye.ask)
+            asyncio.get_running_loop().add_signal_handler(number, goodbye.ask, number)
         watching = asyncio.get_running_loop().create_task(watch_loop(runtime.clock, runtime.metrics))
         try:
             await broker.run(on_ready=lambda addresses: _ready(addresses, plan, announce))
@@ -119,18 +122,22 @@ def _reachable(address: Address) -> Address:
     return address._replace(host=loopback.get(address.host, address.host))
 
 
+class _Stop(Protocol):
+    def __call__(self, *, with_everybody: bool) -> None: ...
+
+
 class _Goodbye:
     """Turns the first signal into a clean stop, and impatience or a second signal into an immediate one."""
 
-    def __init__(self, stop: Callable[[], None]) -> None:
+    def __init__(self, stop: _Stop) -> None:
         self._stop = stop
         self._is_asked = False
 
-    def ask(self) -> None:
+    def ask(self, number: signal.Signals) -> None:
         if self._is_asked:
             self._leave("stopped at once by a second signal; the next start recovers")
         self._is_asked = True
-        self._stop()
+        self._stop(with_everybody=number == STOP_WITH_EVERYBODY)
         asyncio.get_running_loop().call_later(
             STOP_WITHIN_S, self._leave, "no clean stop in time; the next start recovers"
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from tidelog.cli.failure import EXIT_FAILED, EXIT_OK
-from tidelog.cli.forked import Forked
+from tidelog.cli.forked import STOP_WITH_EVERYBODY, Forked
 from tidelog.cli.lines import Lines
 from tidelog.cli.restarts import Restarts
 from tidelog.runtime.clock import Clock
@@ -259,7 +259,7 @@ class Supervisor:
         self._announce_before_ms = None
         for broker in self._brokers:
             broker.start_again_ms = None
-        self._send_all(signal.SIGTERM)
+        self._send_all(STOP_WITH_EVERYBODY)
         self._send_all(signal.SIGCONT)  # one that is stopped could not even leave
 
     def _end_those_late(self) -> None:
