@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from tidelog.registry import NodeExists, RegistryUnavailable, SessionExpired
+from tidelog.registry import BadVersion, NodeExists, RegistryUnavailable, SessionExpired
 from tidelog.registry.sqlite import SqliteRegistry
+
+COUNT = 50
 
 
 def tell(*words: object) -> None:
@@ -29,6 +31,17 @@ async def write(registry: SqliteRegistry) -> None:
         tell("expired")
     except RegistryUnavailable as unavailable:
         tell("unavailable", unavailable.reason)
+
+
+async def increment(registry: SqliteRegistry) -> None:
+    """Add one to a counter that others add to as well."""
+    while True:
+        node = await registry.get("/epoch")
+        try:
+            await registry.set("/epoch", b"%d" % (int(node.data or b"0") + 1), version=node.version)
+        except BadVersion:
+            continue
+        return
 
 
 async def hold(path: str, name: str, timeout_ms: int) -> None:
@@ -59,6 +72,10 @@ async def hold(path: str, name: str, timeout_ms: int) -> None:
             await write(registry)
         elif command == b"show":
             await show(registry)
+        elif command == b"count":
+            for _ in range(COUNT):
+                await increment(registry)
+            tell("counted")
     await registry.close()
 
 

@@ -14,6 +14,8 @@ from typing import Self
 
 import pytest
 
+from tests.registry.holder import COUNT
+from tidelog.registry import Node
 from tidelog.registry.sqlite import SqliteRegistry
 
 HOLDER = Path(__file__).with_name("holder.py")
@@ -109,13 +111,45 @@ def test_stopped_process_is_expired_and_writes_nothing_when_it_goes_on(path: Pat
             await stopped.hears("expired")
             stopped.tell("write")
             await stopped.hears("expired")
-        registry = SqliteRegistry(str(path))
-        await registry.open_session()
-        epoch = (await registry.get("/epoch")).data
-        await registry.close()
-        return epoch
+        return (await epoch_in(path)).data
 
     assert asyncio.run(story()) == b""
+
+
+async def epoch_in(path: Path) -> Node:
+    registry = SqliteRegistry(str(path))
+    await registry.open_session()
+    node = await registry.get("/epoch")
+    await registry.close()
+    return node
+
+
+def test_processes_that_count_together_lose_nothing(path: Path) -> None:
+    async def story() -> Node:
+        async with holders(path, "a", "b", "c") as all_of_them:
+            for holder in all_of_them:
+                holder.tell("count")
+            for holder in all_of_them:
+                await holder.hears("counted")
+        return await epoch_in(path)
+
+    node = asyncio.run(story())
+    assert (int(node.data), node.version) == (3 * COUNT, 3 * COUNT)
+
+
+@pytest.mark.proof
+def test_idle_handle_costs_less_than_a_hundredth_of_a_core(path: Path) -> None:
+    async def story() -> float:
+        registry = SqliteRegistry(str(path))
+        await registry.open_session()
+        async with holders(path, "a", "b"):
+            before = os.times()
+            await settle(5)
+            after = os.times()
+        await registry.close()
+        return after.user + after.system - before.user - before.system
+
+    assert asyncio.run(story()) / 5 < 0.01
 
 
 def test_owner_that_goes_on_hears_that_its_session_is_over(path: Path) -> None:
