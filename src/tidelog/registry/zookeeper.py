@@ -51,6 +51,7 @@ class ZooKeeperRegistry:
         self._connection_timeout_ms = connection_timeout_ms
         self._options = options or ZooKeeperOptions()
         self._opening = asyncio.Lock()
+        self._begun: ZooKeeperSession | None = None  # perhaps not connected yet
         self._session: ZooKeeperSession | None = None
         self._watches: list[ZooKeeperWatch] = []
         self._is_closed = False
@@ -77,6 +78,7 @@ class ZooKeeperRegistry:
                 connection_timeout_ms=self._connection_timeout_ms,
                 options=self._options,
             )
+            self._begun = session
             session_id = await session.open()
             try:
                 await self._create_chroot(session)
@@ -179,8 +181,10 @@ class ZooKeeperRegistry:
             await self._session.ended()
 
     async def close(self) -> None:
-        """End the session and let go of the connection."""
+        """End the session and let go of the connection; who is still waiting for one waits no longer."""
         self._is_closed = True
+        if self._begun is not None:
+            await self._begun.end()
         async with self._opening:
             await self._end_session()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 
 import pytest
@@ -85,6 +86,29 @@ def test_registry_that_is_not_there_is_told_within_the_connection_timeout(addres
         assert told.value.may_pass
         assert registry.session_id is None
         await registry.close()
+
+    run(story())
+
+
+def test_close_does_not_wait_for_a_connection() -> None:
+    async def story() -> None:
+        registry = ZooKeeperRegistry("127.0.0.1:1", connection_timeout_ms=600_000)
+        opening = asyncio.ensure_future(registry.open_session())
+        await asyncio.wait([opening], timeout=0.05)
+        await registry.close()
+        with pytest.raises(RegistryUnavailable):
+            await opening
+        assert registry.session_id is None
+
+    run(story())
+
+
+def test_name_that_only_zookeeper_refuses_is_refused_as_a_bad_request() -> None:
+    async def story() -> None:
+        async with opened(shared_server().connect_string + new_chroot()) as registry:
+            with pytest.raises(BadRequest):
+                await registry.create("/\ue000")
+            assert not await registry.exists("/\ue000")
 
     run(story())
 
