@@ -12,9 +12,17 @@ from typing import Final, TypeAlias
 
 from tidelog.model import ErrorCode
 from tidelog.wire.elements import ElementBudget
-from tidelog.wire.encoding import Encoding, encoding_of
+from tidelog.wire.encoding import Encoding, ReadCount, encoding_of
 from tidelog.wire.errors import MalformedMessage
-from tidelog.wire.layout import FIXED_FORMATS, UUID, FieldLayout, StructLayout, smallest_element_size
+from tidelog.wire.layout import (
+    FIXED_FORMATS,
+    FIXED_SIZES,
+    UUID,
+    FieldLayout,
+    StructLayout,
+    fixed_array_layouts,
+    smallest_element_size,
+)
 from tidelog.wire.primitives import read_uuid
 from tidelog.wire.tagged import read_tag_value, read_tagged_fields, skip_tagged_fields
 
@@ -170,9 +178,11 @@ def _bytes_decoder(encoding: Encoding, *, is_nullable: bool) -> Decode:
 def _array_decoder(
     field: FieldLayout, encoding: Encoding, budget: ElementBudget | None, *, element_size: int
 ) -> Decode:
-    decode = _element_decoder(field, encoding, budget, is_nullable=False)
     is_fixed = field.kafka_type in FIXED_FORMATS
     read_count = encoding.read_nullable_count if field.is_nullable else encoding.read_count
+    if is_fixed and field.kafka_type != "error_code":
+        return _fixed_array_decoder(FIXED_FORMATS[field.kafka_type or ""], read_count, budget)
+    decode = _element_decoder(field, encoding, budget, is_nullable=False)
 
     def read_array(data: memoryview, position: int) -> tuple[object, int]:
         count, position = read_count(data, position, element_size=element_size)
@@ -187,6 +197,23 @@ def _array_decoder(
         return tuple(elements), position
 
     return read_array
+
+
+def _fixed_array_decoder(format_character: str, read_count: ReadCount, budget: ElementBudget | None) -> Decode:
+    """Numbers are unpacked all at once; replicas and partitions come in such arrays."""
+    element_size = FIXED_SIZES[format_character]
+    layouts = fixed_array_layouts(format_character)
+
+    def read_fixed_array(data: memoryview, position: int) -> tuple[object, int]:
+        count, position = read_count(data, position, element_size=element_size)
+        if count < 0:
+            return None, position
+        if budget is not None:
+            budget.spend(count, is_fixed=True)
+        layout = layouts[count] if count < len(layouts) else Struct(f">{count}{format_character}")
+        return layout.unpack_from(data, position), position + layout.size
+
+    return read_fixed_array
 
 
 def _nullable_struct_decoder(decode: Decode) -> Decode:

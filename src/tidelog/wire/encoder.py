@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from tidelog.wire.encoding import Encoding, encoding_of
 from tidelog.wire.errors import UnencodableMessage
-from tidelog.wire.layout import FIXED_FORMATS, UUID, FieldLayout, StructLayout
+from tidelog.wire.layout import FIXED_FORMATS, UUID, FieldLayout, StructLayout, fixed_array_layouts
 from tidelog.wire.primitives import write_uuid, write_uvarint
 from tidelog.wire.tagged import write_tag
 
@@ -118,6 +118,8 @@ def _tagged_section(layout: StructLayout) -> Encode:
 def _value_encoder(field: FieldLayout, parent: StructLayout) -> Encode:
     encoding = encoding_of(is_flexible=parent.is_flexible)
     encode = _element_encoder(field, encoding)
+    if field.is_array and field.kafka_type in FIXED_FORMATS:
+        return _fixed_array_encoder(FIXED_FORMATS[field.kafka_type], encoding)
     if field.is_array:
         return _array_encoder(encode, encoding)
     return _nullable_struct_encoder(encode) if field.struct is not None and field.is_nullable else encode
@@ -162,6 +164,21 @@ def _array_encoder(encode: Encode, encoding: Encoding) -> Encode:
             encode(out, element)
 
     return write_array
+
+
+def _fixed_array_encoder(format_character: str, encoding: Encoding) -> Encode:
+    """Numbers are packed all at once."""
+    write_count = encoding.write_length
+    layouts = fixed_array_layouts(format_character)
+
+    def write_fixed_array(out: bytearray, elements: Any) -> None:
+        write_count(out, elements)
+        if elements:
+            count = len(elements)
+            layout = layouts[count] if count < len(layouts) else Struct(f">{count}{format_character}")
+            out += layout.pack(*elements)
+
+    return write_fixed_array
 
 
 def _nullable_struct_encoder(encode: Encode) -> Encode:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import types
 import typing
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
 from importlib import import_module
+from struct import Struct
 from typing import Final
 
 from tidelog.model import invariant
@@ -40,6 +42,7 @@ FIXED_SIZES: Final = {"b": 1, "h": 2, "i": 4, "q": 8, "B": 1, "H": 2, "I": 4, "Q
 UUID: Final = "uuid"
 VARIABLE_TYPES: Final = ("string", "bytes", "records")
 
+_FEW: Final = 16
 _TIME_TYPES: Final = ("timedelta_i32", "timedelta_i64", "datetime_i64")
 
 
@@ -105,6 +108,12 @@ def declared_layout(message_type: type, *, is_flexible: bool) -> StructLayout:
     hints = typing.get_type_hints(message_type, include_extras=True)
     laid_out = [_declared_field(field, hints[field.name], is_flexible=is_flexible) for field in fields(message_type)]
     return _struct_of(message_type, laid_out, is_flexible=is_flexible)
+
+
+@cache
+def fixed_array_layouts(format_character: str) -> tuple[Struct, ...]:
+    """How few numbers are packed at once: by their count, from none on."""
+    return tuple(Struct(f">{count}{format_character}") for count in range(_FEW))
 
 
 def smallest_size(layout: StructLayout) -> int:
