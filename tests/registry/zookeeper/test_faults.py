@@ -240,6 +240,21 @@ def test_sequence_of_writes_through_faults_is_never_out_of_order(ensemble: ZooKe
     run(story())
 
 
+def test_what_was_written_through_one_member_is_read_through_every_other(ensemble: ZooKeeperEnsemble) -> None:
+    async def story() -> None:
+        chroot = new_chroot()
+        first, second, third = ensemble.addresses
+        async with opened(first + chroot) as one, opened(second + chroot) as two, opened(third + chroot) as three:
+            handles = [one, two, three]
+            await one.create("/a", b"0")
+            for number in range(150):
+                version = await handles[number % 3].set("/a", b"x")
+                for reader in (handles[(number + 1) % 3], handles[(number + 2) % 3]):
+                    assert (await reader.get("/a")).version == version
+
+    run(story())
+
+
 def test_ended_session_takes_its_nodes_along_at_once(ensemble: ZooKeeperEnsemble, connect: str) -> None:
     async def story() -> None:
         async with opened(connect, session_timeout_ms=30_000) as registry:
