@@ -126,6 +126,7 @@ class SimulatedBroker:
 
     def _gone(self, *, lost_power: bool = False) -> None:
         self.is_ready = False
+        self._broker = None
         if self._registry is not None:
             self._registry.crash(lost_power=lost_power)
 
