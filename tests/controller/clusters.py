@@ -7,14 +7,24 @@ from uuid import UUID
 
 from tidelog.config import BrokerConfig, Listener
 from tidelog.controller import BrokerImage, ClusterImage, Controller, PartitionState, TopicImage
+from tidelog.model import TopicPartition
 from tidelog.simulation.randomness import SimulatedRandomness
 
 TOPIC_ID = UUID("11111111-2222-4333-8444-555555555555")
 
 
-def broker(broker_id: int, rack: str | None = None) -> BrokerImage:
+T0 = TopicPartition("t", 0)
+
+
+def broker(broker_id: int, rack: str | None = None, *, epoch: int | None = None, is_intact: bool = True) -> BrokerImage:
     endpoints = {"PLAINTEXT": Listener("PLAINTEXT", f"host{broker_id}", 9092)}
-    return BrokerImage(broker_id=broker_id, broker_epoch=broker_id * 10, endpoints=endpoints, rack=rack)
+    return BrokerImage(
+        broker_id=broker_id,
+        broker_epoch=broker_id * 10 if epoch is None else epoch,
+        endpoints=endpoints,
+        rack=rack,
+        is_intact=is_intact,
+    )
 
 
 def topic(name: str, *partitions: PartitionState, configs: Mapping[str, str] | None = None) -> TopicImage:
@@ -22,7 +32,13 @@ def topic(name: str, *partitions: PartitionState, configs: Mapping[str, str] | N
 
 
 def state(
-    assignment: tuple[int, ...], *, leader: int | None = None, isr: tuple[int, ...] = (), epoch: int = 3
+    assignment: tuple[int, ...],
+    *,
+    leader: int | None = None,
+    isr: tuple[int, ...] = (),
+    epoch: int = 3,
+    eligible: tuple[int, ...] = (),
+    lost: tuple[int, ...] = (),
 ) -> PartitionState:
     return PartitionState(
         topic_id=TOPIC_ID,
@@ -31,6 +47,8 @@ def state(
         leader_epoch=epoch,
         isr=isr or assignment,
         partition_epoch=epoch + 4,
+        eligible=eligible,
+        lost=lost,
     )
 
 

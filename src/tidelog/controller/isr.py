@@ -73,7 +73,7 @@ def _altered(
     if broker_id != state.leader:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker {state.leader} leads, not {broker_id}.")
     isr = tuple(broker for broker, _ in change.isr)
-    if frozenset(isr) == frozenset(state.isr) and change.is_recovering == state.is_recovering:
+    if sorted(isr) == sorted(state.isr) and change.is_recovering == state.is_recovering:
         return state
     if change.partition_epoch < state.partition_epoch:
         raise ApiError(ErrorCode.INVALID_UPDATE_VERSION)
