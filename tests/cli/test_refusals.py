@@ -47,7 +47,7 @@ def test_a_directory_of_another_cluster(tmp_path: Path) -> None:
     with RunningProcess(command(tmp_path / "a", registry=tmp_path / "first.sqlite")) as first:
         first.wait_for("^ready")
     said = refused(command(tmp_path / "a", registry=tmp_path / "second.sqlite"))
-    assert "cluster.id" in said
+    assert "has cluster id" in said
     assert str(tmp_path / "a" / "logs") in said
 
 

@@ -25,7 +25,6 @@ from tidelog.cli.registry import open_registry, registry_path
 from tidelog.config import BrokerConfig, ConfigError, without_effect
 from tidelog.config.replication import LEADER_EPOCH
 from tidelog.controller import MalformedNode
-from tidelog.controller.reign import ControllerElsewhere
 from tidelog.controller.service import BrokerIdTaken
 from tidelog.registry import RegistryUnavailable
 from tidelog.runtime import Address, NetworkFailure, StorageFailure
@@ -45,7 +44,6 @@ _WORLD: Final = (
     WrongDirectory,
     RegistryUnavailable,
     BrokerIdTaken,
-    ControllerElsewhere,
     MalformedNode,
 )
 """What may keep a broker from serving without being a bug."""
