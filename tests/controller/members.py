@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tests.controller.channels import RecordedChannels
-from tidelog.config import BrokerConfig, Listener
+from tidelog.config import BrokerConfig
 from tidelog.controller import ClusterImage, PartitionState
 from tidelog.controller.service import ControllerService
 from tidelog.simulation.clock import SimulatedClock
@@ -109,7 +109,7 @@ class Members:
         deadline = asyncio.get_running_loop().time() + within_ms / 1000
         while not self._holds(holds):
             assert asyncio.get_running_loop().time() < deadline, "it never came to be"
-            await asyncio.sleep(0.005)
+            await pause(0.005)
 
     def _holds(self, holds: Callable[[], bool]) -> bool:
         try:
@@ -118,5 +118,8 @@ class Members:
             return False
 
 
-def endpoint(broker_id: int) -> Listener:
-    return Listener("PLAINTEXT", "localhost", 9000 + broker_id)
+async def pause(seconds: float) -> None:
+    """Let simulated time pass."""
+    passed = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, passed.set)
+    await passed.wait()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from tests.controller.clusters import T0
-from tests.controller.members import Member, Members, play
+from tests.controller.members import Member, Members, pause, play
 from tidelog.controller import (
     NO_BROKER,
     ConfigAlteration,
@@ -145,7 +143,7 @@ def test_all_brokers_restart_and_the_whole_isr_is_back() -> None:
                 await create(member, min_insync_replicas="2")
         for member in list(members.everybody):
             member.kill()
-        await asyncio.sleep(20)
+        await pause(20)
         await members.started(3)
         await members.until(lambda: members.state().leader == 3)
         assert (members.state().isr, members.state().eligible) == ((3,), (1, 2))
@@ -207,7 +205,7 @@ def test_registry_that_is_away_for_a_while_changes_nothing() -> None:
         [result] = await one.service.create_topics([NewTopic(name="u")])
         assert result.error is not None
         assert result.error.code is ErrorCode.REQUEST_TIMED_OUT
-        await asyncio.sleep(30)
+        await pause(30)
         assert (one.service.is_active, one.channels.withdrawals, members.image) == (True, 0, before)
         members.store.heal()
         [result] = await one.service.create_topics([NewTopic(name="u")])
@@ -223,7 +221,7 @@ def test_broker_that_died_during_an_outage_is_seen_after_it() -> None:
         await create(one, assignment=(2, 1))
         members.store.is_available = False
         two.kill()
-        await asyncio.sleep(5)
+        await pause(5)
         assert members.state().leader == 2
         members.store.heal()
         await members.until(lambda: members.state().leader == 1)
@@ -286,7 +284,7 @@ def test_members_that_all_lost_power_are_asked_for_their_ends() -> None:
         await members.started(3, is_intact=False)
         await members.until(lambda: members.state().lost == (2, 3))
         one.channels.ends[2] = {T0: ReplicaEnd(0, 10)}
-        await asyncio.sleep(1)
+        await pause(1)
         assert not members.state().has_leader
         one.channels.ends[3] = {T0: ReplicaEnd(0, 12)}
         await members.until(lambda: members.state().leader == 3)
@@ -450,7 +448,7 @@ def test_leadership_is_not_given_back_if_that_is_turned_off() -> None:
         await members.started(2)
         await members.until(lambda: 2 in members.image.brokers)
         assert isinstance(await propose(one, members, 3, 2), PartitionState)
-        await asyncio.sleep(700)
+        await pause(700)
         assert members.state().leader == 3
 
     play(story, auto_leader_rebalance_enable="false")

@@ -55,11 +55,11 @@ class BrokerConfig(ReplicationConfig):
     )
     reserved_broker_id_max: int = setting(
         "reserved.broker.max.id", integer(0), "1000",
-        "The largest number an operator may choose; generated ones lie above.", read_by="controller.service"
+        "The largest number an operator may choose; generated ones lie above.", read_by="controller.membership.service"
     )
     broker_rack: str | None = setting(
         "broker.rack", optional_text("a name"), "",
-        "The failure domain of this broker; replicas are spread over racks.", read_by="controller.service"
+        "The failure domain of this broker; replicas are spread over racks.", read_by="controller.membership.service"
     )
     log_dirs: tuple[str, ...] = setting(
         "log.dirs", PATHS, "/tmp/kafka-logs", "The directories that hold partitions.", read_by="broker.log_directories",
@@ -80,7 +80,7 @@ class BrokerConfig(ReplicationConfig):
     listener_security_protocol_map: tuple[tuple[str, str], ...] = setting(
         "listener.security.protocol.map", PROTOCOL_MAP,
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "Which security protocol each listener name speaks.", read_by="controller.service"
+        "Which security protocol each listener name speaks.", read_by="controller.membership.service"
     )
     inter_broker_listener_name: str | None = setting(
         "inter.broker.listener.name", optional_text("the name of a listener"), "",
@@ -141,7 +141,7 @@ class BrokerConfig(ReplicationConfig):
         read_by="broker.handlers.metadata"
     )
     delete_topic_enable: bool = setting(
-        "delete.topic.enable", BOOLEAN, "true", "Whether topics can be deleted.", read_by="controller.controller"
+        "delete.topic.enable", BOOLEAN, "true", "Whether topics can be deleted.", read_by="controller.making"
     )
     num_partitions: int = setting(
         "num.partitions", integer(1), "1", "Partitions of a topic that does not say.", read_by="controller.topics"
@@ -151,7 +151,7 @@ class BrokerConfig(ReplicationConfig):
     )
     partitions_per_topic_max: int = setting(
         "tidelog.topic.partitions.max", integer(1), "10000",
-        "Most partitions of one topic; more is a policy violation.", read_by="controller.controller", dynamic=True
+        "Most partitions of one topic; more is a policy violation.", read_by="controller.making", dynamic=True
     )
     partitions_per_request_max: int = setting(
         "tidelog.request.partitions.max", integer(1), "10000",
@@ -163,7 +163,7 @@ class BrokerConfig(ReplicationConfig):
     )
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable", BOOLEAN, "false",
-        "Whether a replica outside the ISR may lead, losing records.", read_by="controller.controller", dynamic=True
+        "Whether a replica outside the ISR may lead, losing records.", read_by="controller.leading", dynamic=True
     )
     compression_type: str = setting(
         "compression.type", one_of(*COMPRESSION_TYPES), "producer",
