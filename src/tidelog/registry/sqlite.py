@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from tidelog.registry.errors import NoNode, RegistryUnavailable, SessionExpired
-from tidelog.registry.protocol import ANY, Create, Delete, Node, Operation, Outcome, SessionId, Set, Watch
+from tidelog.registry.calls import RegistryCalls
+from tidelog.registry.errors import RegistryUnavailable, SessionExpired
+from tidelog.registry.protocol import Node, Operation, Outcome, SessionId, Watch
 from tidelog.registry.sqlite_file import SESSION_TIMEOUT_MS, Identity, SqliteFile
 from tidelog.registry.sqlite_sessions import POLL_MS, Lapsed
 from tidelog.registry.sqlite_watches import SqliteWatch
@@ -51,7 +52,7 @@ class _Session:
             timer.cancel()
 
 
-class SqliteRegistry:
+class SqliteRegistry(RegistryCalls):
     """A handle on the file at `path`, which is created where none is. Calls are done one after the other."""
 
     def __init__(
@@ -93,13 +94,6 @@ class SqliteRegistry:
         self._poll(session)
         return session_id
 
-    async def get(self, path: str) -> Node:
-        """The node at `path`. Raises NoNode."""
-        [node] = await self.get_many([path])
-        if node is None:
-            raise NoNode(path)
-        return node
-
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """The nodes at several paths, None where there is none."""
         file = self._open(paths[0] if paths else "/")
@@ -109,24 +103,6 @@ class SqliteRegistry:
         """The names of the node's children, sorted. Raises NoNode."""
         file = self._open(path)
         return await self._in_thread(lambda: file.children(path))
-
-    async def exists(self, path: str) -> bool:
-        """Whether there is a node."""
-        return await self.get_many([path]) != [None]
-
-    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        """Create a node and return its path. Raises NodeExists, NoNode."""
-        [outcome] = await self.multi([Create(path, data, ephemeral, sequential)])
-        return outcome.path
-
-    async def set(self, path: str, data: bytes, version: int = ANY) -> int:
-        """Replace the data and return the new version. Raises NoNode, BadVersion."""
-        [outcome] = await self.multi([Set(path, data, version)])
-        return ANY if outcome.node is None else outcome.node.version
-
-    async def delete(self, path: str, version: int = ANY) -> None:
-        """Remove the node. Raises NoNode, BadVersion, NotEmpty."""
-        await self.multi([Delete(path, version)])
 
     async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
         """All operations or none, in order; durable once this returns."""

@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Final, TypeVar
 
+from tidelog.registry.calls import RegistryCalls
 from tidelog.registry.errors import RegistryUnavailable, SessionExpired
 from tidelog.registry.memory import MemoryTree
-from tidelog.registry.protocol import ANY, Create, Delete, Node, Operation, Outcome, SessionId, Set, Watch
+from tidelog.registry.protocol import Node, Operation, Outcome, SessionId, Watch
 from tidelog.registry.tree import check_path
 from tidelog.runtime import Randomness
 from tidelog.simulation.registry_session import (
@@ -98,7 +99,7 @@ class SimulatedRegistryStore:
         for session in [session for session in self._sessions.values() if session.node_name == node_name]:
             self.expire(session.id)
 
-    def is_reachable(self, node_name: str) -> bool:
+    def _is_reachable(self, node_name: str) -> bool:
         """Whether a node's calls arrive."""
         return self._is_available and node_name not in self._cut
 
@@ -126,7 +127,7 @@ class SimulatedRegistryStore:
     def end_session(self, session: SimulatedSession) -> None:
         """The owner lets go of its session; if nobody hears it, the session lapses."""
         session.fall_silent()
-        if self.is_reachable(session.node_name):
+        if self._is_reachable(session.node_name):
             self._forget(session.id)
             self.tree.expire_session(session.id)
 
@@ -184,7 +185,7 @@ class SimulatedRegistryStore:
             return
         if session.beat is not None:
             session.beat.cancel()
-        if self.is_reachable(session.node_name):
+        if self._is_reachable(session.node_name):
             self._count_down(session)
         delay_s = self.timing.session_timeout_ms / _BEATS_PER_TIMEOUT / 1000
         session.beat = session.loop.call_later(delay_s, self._beat, session, context=session.context)
@@ -225,7 +226,7 @@ class SimulatedRegistryStore:
             session.loop.call_later(delay_s, self._arrive, session, word, context=session.context)
 
     def _arrive(self, session: SimulatedSession, word: Callable[[], None]) -> None:
-        if self.is_reachable(session.node_name):
+        if self._is_reachable(session.node_name):
             word()
         else:
             self._held_back.append((session, word))
@@ -248,7 +249,7 @@ class SimulatedRegistryStore:
         return session.loop.call_later(delay_ms / 1000, action, context=self._context)
 
 
-class SimulatedRegistry:
+class SimulatedRegistry(RegistryCalls):
     """One node's handle."""
 
     def __init__(self, store: SimulatedRegistryStore, node_name: str = "") -> None:
@@ -279,10 +280,6 @@ class SimulatedRegistry:
         await self._store.travel(self._node_name)
         return session.id
 
-    async def get(self, path: str) -> Node:
-        """The node at `path`. Raises NoNode."""
-        return await self._read(path, lambda session: self._store.tree.get(path, session_id=session.id))
-
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """The nodes at several paths, None where there is none."""
         first = paths[0] if paths else "/"
@@ -291,24 +288,6 @@ class SimulatedRegistry:
     async def children(self, path: str) -> list[str]:
         """The names of the node's children, sorted. Raises NoNode."""
         return await self._read(path, lambda session: self._store.tree.children(path, session_id=session.id))
-
-    async def exists(self, path: str) -> bool:
-        """Whether there is a node."""
-        return await self.get_many([path]) != [None]
-
-    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        """Create a node and return its path. Raises NodeExists, NoNode."""
-        [outcome] = await self.multi([Create(path, data, ephemeral, sequential)])
-        return outcome.path
-
-    async def set(self, path: str, data: bytes, version: int = ANY) -> int:
-        """Replace the data and return the new version. Raises NoNode, BadVersion."""
-        [outcome] = await self.multi([Set(path, data, version)])
-        return ANY if outcome.node is None else outcome.node.version
-
-    async def delete(self, path: str, version: int = ANY) -> None:
-        """Remove the node. Raises NoNode, BadVersion, NotEmpty."""
-        await self.multi([Delete(path, version)])
 
     async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
         """All operations or none, in order."""
