@@ -132,7 +132,8 @@ class ReplicationConfig:
 
     # Elections and leaving.
     auto_leader_rebalance_enable: bool = setting(
-        "auto.leader.rebalance.enable", BOOLEAN, "true", "Give leadership back to preferred leaders now and then.", read_by="controller.presiding.service"
+        "auto.leader.rebalance.enable", BOOLEAN, "true", "Give leadership back to preferred leaders now and then.",
+        read_by="controller.presiding.service"
     )
     leader_imbalance_check_interval_seconds: int = setting(
         "leader.imbalance.check.interval.seconds", long(1), "300", "How often that is looked at.", read_by="controller.presiding.service"
