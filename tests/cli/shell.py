@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import signal
+import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
@@ -37,3 +42,17 @@ class Shell:
         out = self(*words, stdin=stdin)
         assert self.exit_code == 0, self.errors
         return out
+
+
+def on_terminal(command: Sequence[str], *, until: str = "Ctrl-C stops") -> str:
+    """What a command prints when its stdout is a terminal, up to a line that holds `until`."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        said = b""
+        while until.encode() not in said:
+            said += os.read(ours, 4096)
+        process.send_signal(signal.SIGINT)
+        process.wait(5)
+    os.close(ours)
+    return said.decode()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import signal
 import socket
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, on_terminal
 from tests.compatibility.processes import RunningProcess, TidelogProcess, TidelogUp, wait_until_gone
 
 pytestmark = pytest.mark.slow
@@ -176,3 +178,26 @@ def test_one_broker_can_become_three(tmp_path: Path, on: Commands) -> None:
         assert shell.ok("consume", "-t", "old", "-e") == b"from the first\n"
         shell.ok("topics", "reassign", "-t", "old", "--to", "1,2,3", "--wait")
         assert [row["broker"] for row in replicas(shell, "old")] == [1, 2, 3]
+
+
+def test_replicas_are_watched_on_a_terminal_until_ctrl_c(cluster: TidelogUp, on: Commands) -> None:
+    on(cluster).ok("topics", "create", "watched")
+    command = [sys.executable, "-m", "tidelog", "replicas", "-b", cluster.bootstrap, "-t", "watched", "--watch"]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        said = b""
+        while said.count(b"\x1b[H\x1b[J") < 3:
+            said += os.read(ours, 65_536)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+    os.close(ours)
+    assert said.count(b"LAST-CAUGHT-UP") >= 2
+    assert said.count(b"leader") >= 2
+
+
+def test_a_terminal_is_told_where_things_are_and_what_to_try(tmp_path: Path) -> None:
+    said = on_terminal([*UP, "--port", "0", "--data", str(tmp_path)])
+    assert str(tmp_path / "logs" / "broker-N.log") in said
+    assert "3 replicas, acks=all needs 2 of them" in said
+    assert "tidelog replicas -b 127.0.0.1:" in said

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.cli.main import main
+from tidelog.cli.output import Cell
+from tidelog.cli.registry_tree import pretty
 from tidelog.registry.sqlite import SqliteRegistry
 
 
@@ -55,6 +57,18 @@ def test_everything_below_a_node_with_its_data_and_owner(data: Path, capsys: pyt
         "/words  (version 1, created by 4)",
         "  not JSON\\xff",
     ]
+
+
+def test_long_data_is_shown_with_its_members_below_each_other() -> None:
+    content: dict[str, Cell] = {
+        "partitions": {str(number): [1, 2, 3] for number in range(9)},
+        "name": 'a\n"b"',
+        "none": [],
+    }
+    shown = pretty(content)
+    assert json.loads(shown) == content
+    assert shown.splitlines()[:3] == ["{", '  "partitions": {', '    "0": [1, 2, 3],']
+    assert json.loads(pretty(list(range(100)))) == list(range(100))
 
 
 def test_programs_get_the_data_as_it_is(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,6 +71,12 @@ def test_of_two_that_say_they_lead_the_newer_epoch_is_believed() -> None:
     ]
 
 
+def test_a_follower_that_has_everything_is_caught_up_however_long_nothing_came() -> None:
+    [_, second, _] = replica_rows({1: [replica(is_leader=True, end=8)]}, now_ms=NOW_MS + 3_600_000)
+    assert second["last_caught_up"] == "now"
+    assert second["last_caught_up_ms"] == NOW_MS - 300
+
+
 def test_without_a_leader_there_is_no_lag_and_the_replicas_own_word_counts() -> None:
     rows = replica_rows({2: [replica(end=8)], 3: [replica(end=5)]}, now_ms=NOW_MS)
     assert shown(rows, "broker", "lag", "in_isr") == [(1, None, False), (2, None, True), (3, None, False)]

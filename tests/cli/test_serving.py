@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import pty
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.cli.shell import on_terminal
 from tests.compatibility.processes import RunningProcess, TidelogProcess
 
 pytestmark = pytest.mark.slow
@@ -62,20 +61,6 @@ def test_on_a_terminal_it_also_says_where_things_are_and_what_to_try(tmp_path: P
     assert str(tmp_path / "broker-1") in said
     assert str(tmp_path / "logs" / "broker-1.log") in said
     assert all(word in said for word in ("kcat -b", "tidelog produce -b", "confluent_kafka"))
-
-
-def on_terminal(command: Sequence[str], *, until: str = "Ctrl-C stops") -> str:
-    """What a command prints when its stdout is a terminal, up to a line that holds `until`."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(command, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        said = b""
-        while until.encode() not in said:
-            said += os.read(ours, 4096)
-        process.send_signal(signal.SIGINT)
-        process.wait(5)
-    os.close(ours)
-    return said.decode()
 
 
 def test_a_taken_port_is_named_and_another_way_shown(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tidelog.cli.output import Cell, Row, paint
 from tidelog.registry import Node, NoNode
 
 _NODES_AT_ONCE: Final = 500
+_LINE_WIDTH: Final = 100
 
 
 class Nodes(Protocol):
@@ -75,8 +76,19 @@ def _shown_data(data: bytes) -> list[str]:
         return []
     if isinstance(content, str):
         return content.splitlines()
-    text = json.dumps(content, ensure_ascii=False)
-    return text.splitlines() if len(text) <= 100 else json.dumps(content, indent=2, ensure_ascii=False).splitlines()
+    return pretty(content).splitlines()
+
+
+def pretty(content: Cell) -> str:
+    """JSON for people: what fits into a line is in one, what does not has its members below each other."""
+    line = json.dumps(content, ensure_ascii=False)
+    if len(line) <= _LINE_WIDTH or not content or not isinstance(content, dict | list):
+        return line
+    names = [f"{json.dumps(name, ensure_ascii=False)}: " for name in content] if isinstance(content, dict) else None
+    members = list(content.values()) if isinstance(content, dict) else content
+    lines = [f"{names[index] if names else ''}{pretty(each)}" for index, each in enumerate(members)]
+    inner = ",\n".join(lines).replace("\n", "\n  ")
+    return f"{{\n  {inner}\n}}" if names else f"[\n  {inner}\n]"
 
 
 async def read_tree(nodes: Nodes, path: str, *, is_recursive: bool) -> list[ShownNode]:

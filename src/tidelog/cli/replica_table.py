@@ -95,8 +95,10 @@ def _row(name: TopicPartition, broker_id: BrokerId, partition: _Partition, now_m
     end = row["log_end_offset"]
     if leading is not None and isinstance(end, int):
         row["lag"] = max(0, leading[1].log_end_offset - end)
-    if remote is not None and remote.last_caught_up_ms >= 0:
-        row["last_caught_up"] = ago(now_ms - remote.last_caught_up_ms)
+    if leading is not None and remote is not None and remote.last_caught_up_ms >= 0:
+        # Who has everything is caught up, also if it has had nothing to fetch for hours.
+        is_now = remote.log_end_offset >= leading[1].log_end_offset
+        row["last_caught_up"] = ago(0 if is_now else now_ms - remote.last_caught_up_ms)
         row["last_caught_up_ms"] = remote.last_caught_up_ms
     return {**_UNKNOWN, **row}
 

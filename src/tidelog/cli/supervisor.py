@@ -112,7 +112,8 @@ class Supervisor:
         for end in (reading, writing):
             os.set_blocking(end, False)
         self._selector.register(reading, selectors.EVENT_READ)
-        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS if not _is_ignored(number)}
+        heard = [number for number in _SIGNALS if number != signal.SIGHUP or not _is_ignored(number)]
+        before = {number: signal.signal(number, self._on_signal) for number in heard}
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         try:
