@@ -68,6 +68,15 @@ class Broker:
         Raises NetworkFailure, StorageFailure, WrongDirectory, RegistryUnavailable or BrokerIdTaken when it cannot serve, and StorageFailure
         when the last log directory has failed.
         """
+        try:
+            await self._run(on_ready)
+        except BaseExceptionGroup as group:
+            causes = list(_causes(group))
+            if len(causes) > 1:
+                raise
+            raise causes[0] from group
+
+    async def _run(self, on_ready: Callable[[Mapping[str, Address]], None]) -> None:
         config = await with_broker_id(self._config, self._runtime, self._registry)
         assembly = assemble(config, self._runtime, self._registry)
         self._node = node = assembly.node
@@ -154,6 +163,15 @@ class Broker:
         if not replicas.all_directories_failed.is_set():
             return None
         return StorageFailure("use", ",".join(self._config.log_dirs), "every log directory has failed")
+
+
+def _causes(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    """What went wrong in the tasks of a broker, without the groups that tell in which."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _causes(error)
+        else:
+            yield error
 
 
 def guard_limits(config: BrokerConfig) -> GuardLimits:

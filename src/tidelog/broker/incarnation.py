@@ -106,8 +106,10 @@ class Incarnations:
         self._directory_ids[directory.path] = (
             layout.encode_uuid(self._runtime.randomness.uuid()) if note is None else note.directory_id
         )
+        if note is None and remembered is None:
+            return None  # Who was never registered has nothing to have forgotten.
         if note is None:
-            return f"{directory.path} was never used under a registration"
+            return f"{directory.path} was not in use under the last registration"
         if note.broker_epoch != remembered:
             return (
                 f"{directory.path} was last used under registration {note.broker_epoch}, the last one was {remembered}"
