@@ -44,6 +44,11 @@ class Presence:
         """Who may lead and was there all the time."""
         return self.live - self.leaving - self.restarted
 
+    @property
+    def knowing(self) -> Brokers:
+        """Who may stay in an ISR: who was there all the time, or is back with all it knew before anybody missed it."""
+        return self.live - self.leaving - self.forgetful
+
     def without(self, offline: Brokers) -> Presence:
         """The same where some of them have no disk for the partition."""
         return dataclasses.replace(self, live=self.live - offline) if offline else self
@@ -181,8 +186,7 @@ def _leads_on(state: PartitionState, presence: Presence) -> bool:
 
 
 def _without_absent(state: PartitionState, presence: Presence, rules: Rules) -> PartitionState:
-    present = presence.present
-    isr = tuple(broker for broker in state.isr if broker in present or broker == state.leader)
+    isr = tuple(broker for broker in state.isr if broker in presence.knowing or broker == state.leader)
     return _with_isr(state, isr, rules)
 
 
@@ -192,7 +196,7 @@ def _elected(state: PartitionState, presence: Presence, rules: Rules) -> Partiti
     for those in (presence.present, presence.able):
         for leader in standing:
             if leader in those and leader in state.isr:
-                isr = tuple(broker for broker in state.isr if broker in those and broker not in state.lost)
+                isr = tuple(broker for broker in state.isr if broker in presence.knowing and broker not in state.lost)
                 return _with_isr(dataclasses.replace(state, leader=leader), isr, rules)
     for those in (presence.present, presence.able):
         for leader in standing:

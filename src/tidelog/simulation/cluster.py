@@ -79,6 +79,7 @@ class SimulatedBroker:
 
     def restart(self) -> None:
         """Begin another process on the same disk."""
+        self._broker = None
         self._process = self.node.restart()
 
     def kill(self) -> None:
