@@ -150,9 +150,16 @@ class _Telling:
                 self._stop(partition, state, is_deleted=True)
         elif not self._is_served(partition, state):
             self._stop(partition, state)
-        elif old is None or not had or old.leader_epoch != state.leader_epoch:
-            # What a leader proposed changes no leader epoch, and the leader has its answer: followers need not hear of it.
+        elif old is None or not had or self._is_news(old, state):
             self._roles.append(Role(topic_partition=partition, state=state, is_new=not had))
+
+    def _is_news(self, old: PartitionState, state: PartitionState) -> bool:
+        """Followers need only hear of other leader epochs. A leader builds its next proposal on the newest partition epoch: what we changed
+
+        ourselves it must hear, and the answer to what it proposed may have been lost.
+        """
+        is_leader = state.leader == self._broker_id
+        return old.leader_epoch != state.leader_epoch or (is_leader and old.partition_epoch != state.partition_epoch)
 
     def _is_served(self, partition: TopicPartition, state: PartitionState) -> bool:
         is_leaving = self._broker_id in self._after.shutting_down and state.leader != self._broker_id
