@@ -77,10 +77,12 @@ def test_new_leader_epoch_is_told_to_all_replicas() -> None:
         assert (role.state.leader, role.is_new) == (2, False)
 
 
-def test_proposal_of_a_leader_is_metadata_only() -> None:
+def test_new_isr_without_a_new_leader_epoch_is_told_to_the_leader_whose_answer_may_be_lost_and_to_others_as_metadata() -> None:
     shrunk = dataclasses.replace(state((1, 2)), isr=(1,), partition_epoch=8)
     before = image(topic("t", state((1, 2))))
-    for broker_id in (1, 2, 3):
+    role = Role(topic_partition=T0, state=shrunk, is_new=False)
+    assert difference(before, after_change(before, shrunk), 1) == Told(roles=(role,), metadata=((T0, shrunk),))
+    for broker_id in (2, 3):
         assert difference(before, after_change(before, shrunk), broker_id) == Told(metadata=((T0, shrunk),))
 
 
