@@ -62,7 +62,7 @@ class _Registered:
         """Note it in the log directories, fence what was meant for the former one, and watch again."""
         replicas = self.replicas
         await self.incarnations.remember(replicas.directories, broker_epoch, replicas.on_directory_failed)
-        self.control_plane.broker_epoch = broker_epoch
+        self.control_plane.broker_epoch = replicas.broker_epoch = broker_epoch
         self.configs.on_session()
         if self.reports is not None:
             self.reports.on_session()

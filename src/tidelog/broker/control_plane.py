@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from tidelog.broker.config_follower import ConfigFollower
+from tidelog.broker.hosting import Told
 from tidelog.broker.metadata_cache import MetadataCache
-from tidelog.broker.replica_manager import ReplicaManager, Told
+from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.told_metadata import brokers_of, leaders_of, merge_topics
 from tidelog.model import ApiError, BrokerEpoch, BrokerId, ErrorCode, TopicId, TopicPartition
 from tidelog.partition import Leadership

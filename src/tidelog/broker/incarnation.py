@@ -114,7 +114,8 @@ class Incarnations:
             return (
                 f"{directory.path} was last used under registration {note.broker_epoch}, the last one was {remembered}"
             )
-        if not directory.is_clean and note.boot_id != self._runtime.disk.boot_id():
+        is_clean = directory.is_clean and directory.last_broker_epoch == note.broker_epoch
+        if not is_clean and note.boot_id != self._runtime.disk.boot_id():
             return f"the machine was switched off while {directory.path} was in use"
         return None
 

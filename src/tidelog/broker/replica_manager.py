@@ -10,33 +10,31 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from tidelog.broker.checkpointer import DirectoryCheckpointer
 from tidelog.broker.fetchers import Fetchers, IsrChanges
 from tidelog.broker.flusher import DirectoryFlusher, perform_all
+from tidelog.broker.hosting import Hosted, Hosting, Told
 from tidelog.broker.log_directories import open_directories
 from tidelog.broker.log_placement import LogPlacement
+from tidelog.broker.replica_waiters import ReplicaWaiters
 from tidelog.broker.validation import BatchValidation, writable
-from tidelog.broker.waiters import Waiters
 from tidelog.config import BrokerConfig, LogConfig
 from tidelog.controller import NO_BROKER
 from tidelog.model import (
     Acks,
     ApiError,
+    BrokerEpoch,
     BrokerId,
     ErrorCode,
     Offset,
-    TopicId,
     TopicPartition,
 )
 from tidelog.partition import (
     FlushWanted,
     HighWatermarkAdvanced,
     IsrChangeWanted,
-    Leadership,
     LeadershipChanged,
     LogEndAdvanced,
     LogTruncated,
@@ -54,32 +52,14 @@ from tidelog.storage import Appended, LogDirectory
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Hosted:
-    """A replica and the directory that holds it."""
-
-    partition: Partition
-    directory: LogDirectory
-    flusher: DirectoryFlusher
-
-
-class Told(NamedTuple):
-    """What the controller says of one replica of ours."""
-
-    topic_partition: TopicPartition
-    topic_id: TopicId
-    config: LogConfig
-    leadership: Leadership
-    is_new: bool  # Nothing of it can lie in a directory that is offline.
-
-
-class ReplicaManager:
+class ReplicaManager(ReplicaWaiters):
     """Everything this broker stores. Lives from after recovery until every log is closed."""
 
     fetchers: Fetchers
     isr_changes: IsrChanges
 
     def __init__(self, config: BrokerConfig, runtime: Runtime, *, is_live: Callable[[BrokerId], bool]) -> None:
+        super().__init__()
         self._config = config
         self._runtime = runtime
         self._is_live = is_live
@@ -89,23 +69,14 @@ class ReplicaManager:
         self._failed: list[LogDirectory] = []
         self._flushers: dict[str, DirectoryFlusher] = {}
         self._checkpointers: dict[str, DirectoryCheckpointer] = {}
-        self._hosted: dict[TopicPartition, _Hosted] = {}
-        self._by_topic: dict[str, dict[TopicPartition, None]] = {}
+        self._hosted = Hosting()
         self._unavailable: dict[TopicPartition, Told] = {}  # Ours, but their logs cannot be had at present.
         self._is_full = False  # Said once; said again when an append has worked in between.
-        self.produce_waiters: Waiters[TopicPartition] = Waiters()
-        """Woken by flushes and the high watermark: producers."""
-        self.fetch_waiters: Waiters[TopicPartition] = Waiters()
-        """Woken by the high watermark: consumers."""
-        self.follower_waiters: Waiters[TopicPartition] = Waiters()
-        """Woken by the log end: the fetches of followers."""
-        self.deletion_waiters: Waiters[TopicPartition] = Waiters()
-        """Woken by the low watermark: those who delete records."""
-        self.flushes: Waiters[TopicPartition] = Waiters()
-        """Woken by flushes: our own fetchers, which fetch on from what is settled."""
         self.directory_failed = asyncio.Event()
         """Set whenever a directory went offline; whoever tells the controller clears it."""
         self.all_directories_failed = asyncio.Event()
+        self.broker_epoch: BrokerEpoch = -1
+        """The epoch of our registration, for the mark of a clean shutdown."""
         self.validation = BatchValidation(runtime, self.partition)
         self._bytes_in = runtime.metrics.counter("kafka_server_brokertopicmetrics_bytesin_total")
 
@@ -147,7 +118,8 @@ class ReplicaManager:
         loop, threads = asyncio.get_running_loop(), self._runtime.disk.threads(directory.path)
         flushes = await loop.run_in_executor(threads, directory.start_closing)
         await perform_all(threads, flushes.values())
-        await loop.run_in_executor(threads, directory.finish_closing, flushes, self._high_watermarks(directory))
+        closing = partial(directory.finish_closing, broker_epoch=self.broker_epoch)
+        await loop.run_in_executor(threads, closing, flushes, self._high_watermarks(directory))
 
     # Looking.
 
@@ -158,7 +130,7 @@ class ReplicaManager:
 
     def partitions(self) -> Iterator[tuple[Partition, LogDirectory]]:
         """Every replica on a directory that works."""
-        for hosted in list(self._hosted.values()):
+        for _, hosted in self._hosted.pairs():
             if hosted.directory.failure is None:
                 yield hosted.partition, hosted.directory
 
@@ -166,7 +138,7 @@ class ReplicaManager:
         """The replica. Raises ApiError where it is not here."""
         return self._require(topic_partition).partition
 
-    def _require(self, topic_partition: TopicPartition) -> _Hosted:
+    def _require(self, topic_partition: TopicPartition) -> Hosted:
         hosted = self._hosted.get(topic_partition)
         if hosted is not None:
             return hosted
@@ -295,27 +267,23 @@ class ReplicaManager:
 
     def reconfigure(self, topic: str, config: LogConfig) -> None:
         """Give all replicas of a topic other settings."""
-        for topic_partition in list(self._by_topic.get(topic, ())):
-            partition = self._hosted[topic_partition].partition
+        for partition in self._hosted.of_topic(topic):
             self.perform(partition, partition.reconfigure(config))
 
     def let_go(self, kept: Collection[TopicPartition]) -> list[TopicPartition]:
         """Host no replica but these; the logs of the others stay where they are. Which ones that were."""
-        others = [topic_partition for topic_partition in self._hosted if topic_partition not in kept]
+        others = [topic_partition for topic_partition, _ in self._hosted.pairs() if topic_partition not in kept]
         for topic_partition in others:
             self.fetchers.unfollow(topic_partition)
             self._forget(topic_partition)
-            self._wake(topic_partition)
+            self.wake_all(topic_partition)
         return others
 
-    def _forget(self, topic_partition: TopicPartition) -> _Hosted | None:
+    def _forget(self, topic_partition: TopicPartition) -> Hosted | None:
         """Host it no longer."""
         self._unavailable.pop(topic_partition, None)
-        hosted = self._hosted.pop(topic_partition, None)
+        hosted = self._hosted.remove(topic_partition)
         if hosted is not None:
-            del self._by_topic[topic_partition.topic][topic_partition]
-            if not self._by_topic[topic_partition.topic]:
-                del self._by_topic[topic_partition.topic]
             hosted.flusher.forget(topic_partition)
             hosted.partition.step_down()
         return hosted
@@ -324,16 +292,16 @@ class ReplicaManager:
         """Replicate no longer; with `is_deleted` stop hosting it and put its files out of sight, to be removed by the thread later."""
         self.fetchers.unfollow(topic_partition)
         if not is_deleted:
-            self._wake(topic_partition)
+            self.wake_all(topic_partition)
             return
         hosted = self._forget(topic_partition)
         self.placement.delete(topic_partition, self.on_directory_failed)
         if hosted is None:
             return
-        self._wake(topic_partition)
+        self.wake_all(topic_partition)
         logger.info("replica deleted", extra=fields(partition=topic_partition))
 
-    def _host(self, told: Told) -> _Hosted:
+    def _host(self, told: Told) -> Hosted:
         directory, log = self.placement.find(told.topic_partition, told.topic_id) or self.placement.create(
             told.topic_partition, told.topic_id, told.config, is_new=told.is_new
         )
@@ -344,16 +312,15 @@ class ReplicaManager:
             rules=self._rules,
             is_eligible=self._is_live,
         )
-        hosted = _Hosted(partition, directory, self._flushers[directory.path])
-        self._hosted[told.topic_partition] = hosted
-        self._by_topic.setdefault(told.topic_partition.topic, {})[told.topic_partition] = None
+        hosted = Hosted(partition, directory, self._flushers[directory.path])
+        self._hosted.add(hosted)
         return hosted
 
     def _high_watermarks(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
         """How far each partition on a directory is committed, for its checkpoint."""
         return {
             key: hosted.partition.high_watermark
-            for key, hosted in self._hosted.items()
+            for key, hosted in self._hosted.pairs()
             if hosted.directory is directory
         }
 
@@ -382,24 +349,15 @@ class ReplicaManager:
                 case LowWatermarkAdvanced():
                     self.deletion_waiters.wake(topic_partition)
                 case LeadershipChanged():
-                    self._wake(topic_partition)
+                    self.wake_all(topic_partition)
                 case IsrChangeWanted(proposal):
                     self.isr_changes.propose(partition, proposal)
                 case LogTruncated(from_offset, to_offset):
-                    self._wake(topic_partition)
+                    self.wake_all(topic_partition)
                     logger.info(
                         "log truncated",
                         extra=fields(partition=topic_partition, from_offset=from_offset, to_offset=to_offset),
                     )
-
-    def _wake(self, topic_partition: TopicPartition) -> None:
-        for waiters in (self.produce_waiters, self.fetch_waiters, self.follower_waiters, self.deletion_waiters):
-            waiters.wake(topic_partition)
-
-    def dismiss(self) -> None:
-        """The broker is leaving: nobody is to wait for news any longer."""
-        self.fetch_waiters.dismiss()
-        self.follower_waiters.dismiss()
 
     # Failing.
 
@@ -426,11 +384,11 @@ class ReplicaManager:
         self._failed.append(directory)
         directory.health.fail(failure)
         logger.error("log directory failed", extra=fields(directory=directory.path, reason=failure))
-        for topic_partition, hosted in self._hosted.items():
+        for topic_partition, hosted in self._hosted.pairs():
             if hosted.directory is directory:
                 hosted.partition.go_offline()
                 self.fetchers.unfollow(topic_partition)
-                self._wake(topic_partition)
+                self.wake_all(topic_partition)
         self.directory_failed.set()
         if not any(True for _ in self.placement.online()):
             self.all_directories_failed.set()

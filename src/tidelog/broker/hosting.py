@@ -1,0 +1,72 @@
+"""Which replicas a broker hosts, and what the controller says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.broker.flusher import DirectoryFlusher
+from tidelog.config import LogConfig
+from tidelog.model import TopicId, TopicPartition
+from tidelog.partition import Leadership, Partition
+from tidelog.storage import LogDirectory
+
+
+@dataclass(slots=True)
+class Hosted:
+    """A replica and the directory that holds it."""
+
+    partition: Partition
+    directory: LogDirectory
+    flusher: DirectoryFlusher
+
+
+class Told(NamedTuple):
+    """What the controller says of one replica of ours."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    config: LogConfig
+    leadership: Leadership
+    is_new: bool  # Nothing of it can lie in a directory that is offline.
+
+
+class Hosting:
+    """The replicas by partition, and the partitions by topic."""
+
+    def __init__(self) -> None:
+        self._hosted: dict[TopicPartition, Hosted] = {}
+        self._by_topic: dict[str, dict[TopicPartition, None]] = {}
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._hosted
+
+    def get(self, topic_partition: TopicPartition) -> Hosted | None:
+        """The replica, if it is here."""
+        return self._hosted.get(topic_partition)
+
+    def pairs(self) -> list[tuple[TopicPartition, Hosted]]:
+        """All of them, as they are now."""
+        return list(self._hosted.items())
+
+    def of_topic(self, topic: str) -> Iterator[Partition]:
+        """The replicas of one topic."""
+        for topic_partition in list(self._by_topic.get(topic, ())):
+            yield self._hosted[topic_partition].partition
+
+    def add(self, hosted: Hosted) -> None:
+        """One more."""
+        topic_partition = hosted.partition.topic_partition
+        self._hosted[topic_partition] = hosted
+        self._by_topic.setdefault(topic_partition.topic, {})[topic_partition] = None
+
+    def remove(self, topic_partition: TopicPartition) -> Hosted | None:
+        """One less; which it was, if it was here."""
+        hosted = self._hosted.pop(topic_partition, None)
+        if hosted is not None:
+            of_topic = self._by_topic[topic_partition.topic]
+            del of_topic[topic_partition]
+            if not of_topic:
+                del self._by_topic[topic_partition.topic]
+        return hosted
