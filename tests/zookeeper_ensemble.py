@@ -232,7 +232,7 @@ class ZooKeeperEnsemble:
             *(
                 f"tickTime={TICK_MS}",
                 "initLimit=100",
-                "syncLimit=15",
+                "syncLimit=25",
                 "maxClientCnxns=0",
                 "clientPortAddress=127.0.0.1",
             ),
