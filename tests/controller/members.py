@@ -10,10 +10,11 @@ from tests.controller.channels import RecordedChannels
 from tidelog.config import BrokerConfig
 from tidelog.controller import ClusterImage, PartitionState
 from tidelog.controller.service import ControllerService
+from tidelog.registry import Watch
 from tidelog.simulation.clock import SimulatedClock
 from tidelog.simulation.loop import SimulatedLoop
 from tidelog.simulation.randomness import SimulatedRandomness
-from tidelog.simulation.registry import SimulatedRegistryStore
+from tidelog.simulation.registry import SimulatedRegistry, SimulatedRegistryStore
 
 
 def play(story: Callable[[Members], Coroutine[Any, Any, None]], **properties: str) -> None:
@@ -31,11 +32,26 @@ def play(story: Callable[[Members], Coroutine[Any, Any, None]], **properties: st
         runner.run(whole())
 
 
+class NoWatch:
+    """A watch that is never told."""
+
+    def cancel(self) -> None:
+        pass
+
+
+class DeafRegistry(SimulatedRegistry):
+    """A handle whose watches are lost (fault C04)."""
+
+    async def watch(self, path: str, on_change: Callable[[], None]) -> Watch:
+        return NoWatch()
+
+
 class Member:
     """One life of one broker."""
 
     def __init__(self, members: Members, broker_id: int, number: int) -> None:
-        self.registry = members.store.handle(f"b{broker_id}")
+        handle = DeafRegistry if members.is_deaf else SimulatedRegistry
+        self.registry = handle(members.store, f"b{broker_id}")
         self.channels = RecordedChannels()
         self.epochs: list[int] = []
         loop = asyncio.get_running_loop()
@@ -72,6 +88,7 @@ class Members:
     def __init__(self, properties: dict[str, str]) -> None:
         self.store = SimulatedRegistryStore(SimulatedRandomness("registry"))
         self.everybody: list[Member] = []
+        self.is_deaf = False  # whether no watch of those started from now on is ever told
         self._properties = {name.replace("_", "."): value for name, value in properties.items()}
 
     def config(self, broker_id: int) -> BrokerConfig:

@@ -77,7 +77,9 @@ def test_new_leader_epoch_is_told_to_all_replicas() -> None:
         assert (role.state.leader, role.is_new) == (2, False)
 
 
-def test_new_isr_without_a_new_leader_epoch_is_told_to_the_leader_whose_answer_may_be_lost_and_to_others_as_metadata() -> None:
+def test_new_isr_without_a_new_leader_epoch_is_told_to_the_leader_whose_answer_may_be_lost_and_to_others_as_metadata() -> (
+    None
+):
     shrunk = dataclasses.replace(state((1, 2)), isr=(1,), partition_epoch=8)
     before = image(topic("t", state((1, 2))))
     role = Role(topic_partition=T0, state=shrunk, is_new=False)

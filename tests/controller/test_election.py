@@ -113,9 +113,9 @@ def test_preferred_leader_that_cannot_lead_is_not_elected(before: PartitionState
 # Bounces and shutdowns.
 
 
-def test_bounced_leader_hands_over_and_leaves_the_isr() -> None:
+def test_bounced_leader_hands_over_and_stays_in_sync_since_it_has_all_it_knew() -> None:
     after = reconsidered(state((1, 2, 3)), here(1, 2, 3, restarted=(1,)), CLEAN)
-    assert (told(after), after.leader_epoch) == ((2, (2, 3), (), ()), 4)
+    assert (told(after), after.leader_epoch) == ((2, (1, 2, 3), (), ()), 4)
 
 
 def test_bounced_leader_that_is_alone_leads_on_under_a_new_epoch() -> None:
@@ -128,8 +128,10 @@ def test_brokers_that_bounced_together_all_stay_in_sync() -> None:
     assert (told(after), after.leader_epoch) == ((1, (1, 2, 3), (), ()), 4)
 
 
-def test_bounced_follower_leaves_the_isr() -> None:
-    assert told(reconsidered(state((1, 2)), here(1, 2, restarted=(2,)), CLEAN)) == (1, (1,), (), ())
+def test_bounced_follower_stays_in_sync_unless_it_forgot_something() -> None:
+    before = state((1, 2))
+    assert reconsidered(before, here(1, 2, restarted=(2,)), CLEAN) is before
+    assert told(reconsidered(before, here(1, 2, forgetful=(2,)), CLEAN)) == (1, (1,), (), ())
 
 
 def test_leader_that_leaves_hands_over() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from uuid import UUID
 
@@ -147,3 +148,61 @@ def test_other_malformed_nodes_are_named() -> None:
         layout.decode_broker(1, node('{"endpoints":["nowhere"]}'))
     with pytest.raises(MalformedNode):
         layout.decode_configs("/config/topics/t", node('{"config":{"a":1}}'))
+
+
+def test_state_with_standing_says_more_in_fields_that_kafka_passes_over() -> None:
+    written = dataclasses.replace(state((1, 2, 3), isr=(1,), eligible=(2,), lost=(3,)), is_recovering=True)
+    content = layout.encode_state(written, controller_epoch=7)
+    assert json.loads(content) == {
+        "version": 1,
+        "leader": 1,
+        "leader_epoch": 3,
+        "controller_epoch": 7,
+        "isr": [1],
+        "leader_recovery_state": 1,
+        "eligible": [2],
+        "lost": [3],
+    }
+    stored = layout.decode_state("/s", Node(data=content, version=9, czxid=1))
+    assert (stored.eligible, stored.lost, stored.is_recovering) == ((2,), (3,), True)
+
+
+def test_topic_that_moves_says_what_comes_and_what_goes() -> None:
+    moving = dataclasses.replace(state((3, 1, 2)), adding=(3,), removing=(2,))
+    content = layout.encode_topic(TOPIC_ID, {0: moving, 1: state((1, 2))})
+    assert json.loads(content) == {
+        "version": 3,
+        "partitions": {"0": [3, 1, 2], "1": [1, 2]},
+        "adding_replicas": {"0": [3]},
+        "removing_replicas": {"0": [2]},
+        "topic_id": "ERERESIiQzOERFVVVVVVVQ",
+    }
+    stored = layout.decode_topic("t", Node(data=content, version=0, czxid=1))
+    assert (stored.adding, stored.removing) == ({0: (3,)}, {0: (2,)})
+
+
+@pytest.mark.parametrize(
+    ("extra", "is_intact"), [("", True), (',"tidelog":{"intact":true}', True), (',"tidelog":{"intact":false}', False)]
+)
+def test_broker_of_a_kafka_is_taken_to_be_intact(extra: str, *, is_intact: bool) -> None:
+    text = f'{{"version":5,"endpoints":["PLAINTEXT://h:1"]{extra}}}'
+    assert layout.decode_broker(1, node(text)).is_intact is is_intact
+
+
+def test_incarnation_node() -> None:
+    content = layout.encode_incarnation(77)
+    assert content == b'{"version":1,"broker_epoch":77}'
+    assert layout.decode_incarnation(1, Node(data=content, version=0, czxid=1)) == 77
+
+
+def test_known_epochs_node() -> None:
+    content = layout.encode_known_epochs({2: 20, 1: 10})
+    assert content == b'{"version":1,"epochs":{"1":10,"2":20}}'
+    assert layout.decode_known_epochs(Node(data=content, version=0, czxid=1)) == {1: 10, 2: 20}
+    assert layout.decode_known_epochs(Node(data=b"", version=0, czxid=1)) == {}
+
+
+def test_notification_tells_whose_settings_have_changed() -> None:
+    content = layout.encode_change("/config/topics/t")
+    assert content == b'{"version":2,"entity_path":"topics/t"}'
+    assert layout.decode_change("/config/changes/c", Node(data=content, version=0, czxid=1)) == "/config/topics/t"

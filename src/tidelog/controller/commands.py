@@ -59,7 +59,7 @@ class SeeBrokers:
 class Reconsider:
     """Bring these partitions in line with who is there: elections, ISRs without the dead, reassignments that are complete.
 
-    What brokers led or followed before they `restarted` has ended; of those, the `forgetful` are not intact.
+    What brokers led before they `restarted` has ended; of those, the `forgetful` are not intact.
     """
 
     partitions: Sequence[TopicPartition]

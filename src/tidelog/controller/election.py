@@ -31,7 +31,7 @@ class Presence:
 
     live: Brokers
     leaving: Brokers = frozenset()  # in controlled shutdown
-    restarted: Brokers = frozenset()  # live again: what they led or followed before has ended
+    restarted: Brokers = frozenset()  # live again: what they led before has ended
     forgetful: Brokers = frozenset()  # restarted, and not intact
 
     @property

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from tidelog.config import BrokerConfig
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PARTITIONS_PER_SLICE: Final = 200  # decided, and written, in one go
+COMMANDS_MAX: Final = 1_000  # that wait for their turn
 PARTITIONS_PER_LOOK: Final = 5_000  # looked at in one go
 NOBODY: Final[frozenset[BrokerId]] = frozenset()
 
@@ -60,6 +61,7 @@ class Office:
         self._last_image: ClusterImage | None = None  # of this reign
         self._known_epochs: dict[BrokerId, BrokerEpoch] = {}
         self._notifications = Notifications((), 0)
+        self.on_unsettled: Callable[[], None] = lambda: None  # something failed that somebody should look after
         self.controller_id: BrokerId = NO_BROKER
         self.waiting: dict[TopicPartition, None] = {}  # partitions that only the ends of their logs can help
         self.has_waiting = asyncio.Event()
@@ -76,6 +78,9 @@ class Office:
 
     async def turn(self, command: Coroutine[Any, Any, T]) -> T:
         """Carry out a command in its turn. Once begun it comes to its end, also when its caller goes away. Raises ApiError."""
+        if len(self._commands) >= COMMANDS_MAX:
+            command.close()
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{COMMANDS_MAX} commands wait for the controller already")
         task = asyncio.ensure_future(self._in_turn(command))
         self._commands.add(task)
         task.add_done_callback(self._on_command_ended)
@@ -90,7 +95,7 @@ class Office:
     def resign(self, reason: str) -> None:
         """Be the controller no more, at once: nobody is told anything, and whatever is being written is refused."""
         if self._reign is not None:
-            logger.warning("controller resigned", extra=fields(controller_epoch=self._reign.epoch, reason=reason))
+            logger.info("controller resigned", extra=fields(controller_epoch=self._reign.epoch, reason=reason))
             self._channels.withdraw()
         self._reign = self._controller = self._last_image = None
         self.waiting.clear()
@@ -289,9 +294,11 @@ class Office:
             yield
         except RegistryUnavailable as error:
             logger.warning("registry unavailable", extra=fields(reason=error.reason))
+            self.on_unsettled()
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
         except (Fenced, SessionExpired) as error:
             self.resign(str(error))
+            self.on_unsettled()
             raise ApiError(ErrorCode.NOT_CONTROLLER, str(error)) from error
         except layout.MalformedNode as error:
             logger.warning("registry cannot be read", extra=fields(reason=error))
@@ -299,6 +306,7 @@ class Office:
         except RegistryError as error:
             # Somebody wrote what only the controller writes; the next command reads it.
             logger.warning("registry changed under the controller", extra=fields(reason=error))
+            self.on_unsettled()
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
 
 

@@ -55,6 +55,7 @@ class Presiding:
         self._channels = channels
         self._clock = clock
         self._woken = asyncio.Event()
+        office.on_unsettled = self._woken.set
         self._hearing: asyncio.Task[None] | None = None
         self._is_session_over = False
         self._balance_due_ms: float | None = None  # in this reign
