@@ -9,10 +9,14 @@ import pytest
 
 from tests.broker.conversation import Conversation
 from tests.compatibility.processes import TidelogProcess
+from tests.wire.fuzzer import valid_frame
+from tests.wire.oracle import Case
 from tidelog.model import ErrorCode
 from tidelog.records import RecordBatchBuilder
+from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.wire.api import API_TABLE, ApiKey
-from tidelog.wire.messages import alter_configs, incremental_alter_configs
+from tidelog.wire.messages import alter_configs, elect_leaders, incremental_alter_configs
+from tidelog.wire.messages import alter_partition_reassignments as reassignments
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -23,12 +27,14 @@ from tidelog.wire.messages.describe_configs import DescribeConfigsRequest, Descr
 from tidelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from tidelog.wire.messages.describe_producers import DescribeProducersRequest
 from tidelog.wire.messages.describe_producers import TopicRequest as ProducersOfTopic
+from tidelog.wire.messages.describe_replicas import DescribeReplicasRequest, ReplicasWanted
 from tidelog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
 from tidelog.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tidelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -38,13 +44,24 @@ from tidelog.wire.messages.offset_for_leader_epoch import (
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 pytestmark = pytest.mark.slow
-CASES = [(key, version) for key, api in API_TABLE.items() for version in api.served]
+CASES = [(key, version) for key, api in API_TABLE.items() if not api.is_broker_only for version in api.served]
+OF_BROKERS = [(key, version) for key, api in API_TABLE.items() if api.is_broker_only for version in api.served]
 
 
 @pytest.mark.parametrize(("key", "version"), CASES, ids=lambda value: getattr(value, "name", str(value)))
 def test_every_served_version_works(tidelog: TidelogProcess, key: ApiKey, version: int) -> None:
     with Conversation(tidelog.bootstrap) as conversation:
         CHECKS[key](conversation, version, f"v-{key.name.lower()}-{version}")
+
+
+@pytest.mark.parametrize(("key", "version"), OF_BROKERS, ids=lambda value: getattr(value, "name", str(value)))
+def test_what_brokers_ask_each_other_is_not_served_to_clients(
+    tidelog: TidelogProcess, key: ApiKey, version: int
+) -> None:
+    frame = valid_frame(Case(key, version, is_request=True), SimulatedRandomness(f"{key}/{version}"))
+    with Conversation(tidelog.bootstrap) as conversation:
+        conversation.send_bytes(len(frame).to_bytes(4, "big") + frame)
+        assert conversation.is_closed_by_peer()
 
 
 def topic_id_of(conversation: Conversation, topic: str) -> UUID:
@@ -309,6 +326,51 @@ def check_describe_configs(conversation: Conversation, version: int, topic: str)
     }.items()
 
 
+def check_elect_leaders(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id_of(conversation, topic)
+    wanted = (elect_leaders.TopicPartitions(topic=topic, partitions=(0, 9)),)
+    answer = conversation.ask(elect_leaders.ElectLeadersRequest(topic_partitions=wanted), version)
+    assert answer.error_code is ErrorCode.NONE
+    (answered,) = answer.replica_election_results
+    assert {row.partition_id: row.error_code for row in answered.partition_result} == {
+        0: ErrorCode.ELECTION_NOT_NEEDED,
+        9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+def check_alter_partition_reassignments(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id_of(conversation, topic)
+    partitions = (
+        reassignments.ReassignablePartition(partition_index=0, replicas=(77,)),
+        reassignments.ReassignablePartition(partition_index=9, replicas=(1,)),
+    )
+    wanted = (reassignments.ReassignableTopic(name=topic, partitions=partitions),)
+    answer = conversation.ask(reassignments.AlterPartitionReassignmentsRequest(topics=wanted), version)
+    assert answer.error_code is ErrorCode.NONE
+    (answered,) = answer.responses
+    assert {row.partition_index: row.error_code for row in answered.partitions} == {
+        0: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+def check_list_partition_reassignments(conversation: Conversation, version: int, _topic: str) -> None:
+    answer = conversation.ask(ListPartitionReassignmentsRequest(topics=None), version)
+    assert (answer.error_code, answer.topics) == (ErrorCode.NONE, ())
+
+
+def check_describe_replicas(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id = topic_id_of(conversation, topic)
+    conversation.ask(produced(conversation, 12, topic), 12)
+    wanted = (ReplicasWanted(topic=topic, partitions=(0, 9)),)
+    answer = conversation.ask(DescribeReplicasRequest(topics=wanted), version)
+    (answered,) = answer.topics
+    here, nowhere = answered.partitions
+    assert (answer.broker_id, answered.topic_id) == (1, topic_id)
+    assert (here.error_code, here.is_leader, here.log_end_offset, here.isr) == (ErrorCode.NONE, True, 1, (1,))
+    assert nowhere.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.PRODUCE: check_produce,
     ApiKey.FETCH: check_fetch,
@@ -330,4 +392,8 @@ CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: check_describe_topic_partitions,
     ApiKey.DESCRIBE_PRODUCERS: check_describe_producers,
     ApiKey.LIST_CONFIG_RESOURCES: check_list_config_resources,
+    ApiKey.ELECT_LEADERS: check_elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: check_alter_partition_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: check_list_partition_reassignments,
+    ApiKey.DESCRIBE_REPLICAS: check_describe_replicas,
 }
