@@ -7,6 +7,7 @@ taken for dead while they go on. The controller is as simple as it can be: it el
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.partition.replicas import NOW, apply, batch, fetch, values
@@ -30,8 +31,6 @@ from tidelog.storage import Opening, PartitionLog
 
 BROKERS = (1, 2, 3)
 LAG_MS = 100
-MIN_ISR = 2
-CONFIG = LogConfig(min_insync_replicas=MIN_ISR)
 
 
 @dataclass(slots=True)
@@ -84,10 +83,11 @@ class Broker:
 class SmallCluster:
     """The world; every public method is one step of fate, and does nothing where it makes no sense."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, isr: tuple[BrokerId, ...] = BROKERS, min_isr: int = 2) -> None:
         self.brokers = {broker_id: Broker(broker_id) for broker_id in BROKERS}
         self.live = set(BROKERS)
-        self.state = Leadership(leader=1, leader_epoch=0, partition_epoch=0, isr=BROKERS, assignment=BROKERS)
+        self.state = Leadership(leader=isr[0], leader_epoch=0, partition_epoch=0, isr=isr, assignment=BROKERS)
+        self._config = LogConfig(min_insync_replicas=min_isr)
         self.history = [self.state]
         self.monotonic_ms = 0.0
         self.fetches: dict[BrokerId, Asked] = {}
@@ -136,7 +136,7 @@ class SmallCluster:
     def _boot(self, broker_id: BrokerId) -> None:
         broker = self.brokers[broker_id]
         log = PartitionLog.open(
-            broker.disk, "/t-0", TopicPartition("t", 0), CONFIG, now_ms=NOW, opening=Opening(is_clean=False)
+            broker.disk, "/t-0", TopicPartition("t", 0), self._config, now_ms=NOW, opening=Opening(is_clean=False)
         )
         broker.replica = Partition(
             broker_id,
@@ -172,6 +172,12 @@ class SmallCluster:
         """Move leadership to a live member of the ISR, without need."""
         if broker_id in self.state.isr and broker_id in self.live:
             self._write(leader=broker_id, leader_epoch=self.state.leader_epoch + 1, isr=self.state.isr)
+
+    def hand_over(self, broker_id: BrokerId) -> None:
+        """Move leadership, and everybody hears of it."""
+        self.elect(broker_id)
+        for each in BROKERS:
+            self.tell(each)
 
     def tell(self, broker_id: BrokerId, *, age: int = 0) -> None:
         """Bring a broker the newest state, or one that was on its way for long."""
@@ -272,7 +278,7 @@ class SmallCluster:
             return
         try:
             asked.answer, events = leader.read_for_follower(
-                asked.sent, max_bytes=300, at_least_one=True, monotonic_ms=self.monotonic_ms
+                asked.sent, max_bytes=1, at_least_one=True, monotonic_ms=self.monotonic_ms
             )
         except ApiError as error:
             asked.answer = error
@@ -323,6 +329,22 @@ class SmallCluster:
             self.parked.append(Parked(broker_id, broker.life, reign, appended.base_offset, value))
         self._perform(broker_id, events)
 
+    def produce_to(self, followers: Sequence[BrokerId]) -> None:
+        """The leader takes a record, and these followers hold it and say so."""
+        if self.state.leader >= 0:
+            self.produce(self.state.leader, Acks.ALL)
+            for broker_id in (*followers, *followers):
+                self.replicate(broker_id)
+
+    def calm(self) -> None:
+        """Everybody who is there hears the news, and every message arrives."""
+        for step in (self.tell, self.replicate, self.replicate, self.decide, self._answer_change):
+            for broker_id in BROKERS:
+                step(broker_id)
+
+    def _answer_change(self, broker_id: BrokerId) -> None:
+        self.answer_change(broker_id, is_lost=False)
+
     def forget(self, broker_id: BrokerId) -> None:
         """Delete what is committed."""
         replica = self.brokers[broker_id].replica
@@ -341,13 +363,8 @@ class SmallCluster:
         for broker_id in BROKERS:
             self.start(broker_id)
             self.register(broker_id)
-        for _ in range(25):
-            for broker_id in BROKERS:
-                self.start(broker_id)
-                self.tell(broker_id)
-                self.replicate(broker_id)
-                self.decide(broker_id)
-                self.answer_change(broker_id, is_lost=False)
+        for _ in range(60):
+            self.calm()
             self.answer_producers()
 
     # What follows.
@@ -358,7 +375,7 @@ class SmallCluster:
             if isinstance(event, IsrChangeWanted):
                 self.changes[broker_id] = Change(event.proposal, broker.life)
             elif isinstance(event, HighWatermarkAdvanced) and broker.replica is not None and broker.replica.is_leader:
-                assert len(broker.replica.isr) >= MIN_ISR, "nothing is committed by too few"
+                assert len(broker.replica.isr) >= self._config.min_insync_replicas, "nothing is committed by too few"
 
     def answer_producers(self) -> None:
         """Whoever waits for acks=all looks whether it has them."""
