@@ -134,7 +134,7 @@ class Membership:
                     return outcome.node or await self._registry.get(create.path)
                 watch = watch or await self._registry.watch(create.path, changed.set)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_AGAIN_MS / 1000):
+                    async with asyncio.timeout(min(LOOK_AGAIN_MS / 1000, deadline - loop.time())):
                         await changed.wait()
         finally:
             if watch is not None:
