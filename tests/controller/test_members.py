@@ -181,6 +181,42 @@ def test_paused_controller_finds_its_office_taken_and_writes_nothing() -> None:
     play(story)
 
 
+def test_controller_that_did_not_hear_of_its_successor_is_fenced_by_the_epoch() -> None:
+    """Its session is well, so nothing but the guard of every write stops it."""
+
+    async def story(members: Members) -> None:
+        members.is_deaf = True
+        one = await members.started(1)
+        members.is_deaf = False
+        others = [await members.started(broker_id) for broker_id in (2, 3)]
+        await members.until(lambda: list(members.image.brokers) == [1, 2, 3])
+        await create(one)
+        operator = members.store.handle("operator")
+        await operator.open_session()
+        await operator.delete("/controller")
+        await members.until(lambda: any(member.service.is_active and member.channels.images for member in others))
+        heir = next(member for member in others if member.service.is_active)
+        believed = one.channels.images[-1]
+        state = believed.topics["t"].partitions[0]
+        change = IsrChange(
+            topic="t",
+            index=0,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            isr=((1, believed.brokers[1].broker_epoch),),
+        )
+        assert one.service.is_active
+        with pytest.raises(ApiError) as refused:
+            await one.service.alter_partition(1, believed.brokers[1].broker_epoch, [change])
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+        assert (one.service.is_active, one.channels.withdrawals) == (False, 1)
+        node = await operator.get("/brokers/topics/t/partitions/0/state")
+        assert node.version == heir.channels.images[-1].topics["t"].partitions[0].partition_epoch == 0
+        await members.until(lambda: one.service.controller_id == heir.service.controller_id != 1)
+
+    play(story)
+
+
 def test_session_that_ends_is_replaced_under_a_new_epoch_and_the_office_contended_for() -> None:
     async def story(members: Members) -> None:
         one, _, _ = await members.three()

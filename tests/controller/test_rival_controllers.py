@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 import pytest
 
 from tests.controller.clusters import T0
 from tests.controller.members import Member, Members, pause, play
 from tidelog.controller import ElectionType, IsrChange, NewTopic, PartitionState
 from tidelog.model import ApiError, TopicPartition
+from tidelog.registry import NoNode, RegistryUnavailable
 from tidelog.simulation.randomness import SimulatedRandomness
 
 STEPS = 25
@@ -24,7 +28,7 @@ class Havoc:
 
     async def step(self) -> None:
         broker_id = 1 + self.randomness.below(3)
-        match self.randomness.below(9):
+        match self.randomness.below(11):
             case 0:
                 self.members.store.cut(f"b{broker_id}")
             case 1 | 2:
@@ -39,6 +43,8 @@ class Havoc:
                     self.members.store.expire(session_id)
             case 6:
                 self.members.store.cut_after_writes(self.randomness.below(3), next_write_happens=True)
+            case 7:
+                await asyncio.gather(self.depose(), self.ask(), self.ask())
             case _:
                 await self.ask()
         await pause(self.randomness.fraction() * 4)
@@ -47,6 +53,14 @@ class Havoc:
         self.members.store.heal()
         self.living[broker_id].kill(lost_power=self.randomness.below(2) == 0)
         self.living[broker_id] = await self.members.started(broker_id)
+
+    async def depose(self) -> None:
+        """An operator clears the office, of which its holder learns only later."""
+        operator = self.members.store.handle("operator")
+        with contextlib.suppress(RegistryUnavailable, NoNode):
+            await operator.open_session()
+            await operator.delete("/controller")
+        await operator.close()
 
     async def ask(self) -> None:
         """Whoever believes to be the controller is asked something."""
