@@ -59,6 +59,11 @@ PORTS = {CLIENTS: 9092, BROKERS_ONLY: 9093}
 MODULES = (api_versions, delete_records, fetch, list_offsets, offset_for_leader_epoch, produce)
 
 
+async def virtual_ms(duration_ms: float) -> None:
+    """Let time pass in the simulated world, which takes none."""
+    await asyncio.sleep(duration_ms / 1000)  # noqa: TID251  # on the simulated loop
+
+
 def batch(*values: bytes) -> bytearray:
     """A batch as a producer sends it."""
     builder = RecordBatchBuilder()
@@ -199,7 +204,7 @@ class Rig:
         async def leave() -> None:
             for stop in self._stops.values():
                 stop.set()
-            await asyncio.sleep(5)
+            await virtual_ms(5_000)
 
         self.world.run(leave())
 
@@ -274,7 +279,7 @@ class Rig:
     async def decide(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """What the controller says to proposals."""
         self.proposals.append(request)
-        await asyncio.sleep(0.002)
+        await virtual_ms(2)
         code = self.verdicts.pop(0) if self.verdicts else ErrorCode.NONE
         if code is ErrorCode.NOT_CONTROLLER:
             return AlterPartitionResponse(error_code=code)
@@ -316,7 +321,7 @@ class Rig:
         async def wait() -> float:
             begun = asyncio.get_running_loop().time()
             while not condition():
-                await asyncio.sleep(0.001)
+                await virtual_ms(1)
                 if asyncio.get_running_loop().time() - begun > within_ms / 1000:
                     raise AssertionError(f"not within {within_ms} ms")
             return (asyncio.get_running_loop().time() - begun) * 1000

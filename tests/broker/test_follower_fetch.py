@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.broker.replication_rig import BROKERS_ONLY, CLIENTS, T0, TOPIC_ID, Rig, rig
+from tests.broker.replication_rig import BROKERS_ONLY, CLIENTS, T0, TOPIC_ID, Rig, rig, virtual_ms
 from tidelog.broker.follower_sessions import FollowerSession, FollowerSessions
 from tidelog.broker.waiters import Waiters
 from tidelog.client.connection import Connection
@@ -139,7 +139,7 @@ def test_a_parked_fetch_is_answered_by_an_append_and_counts_once() -> None:
         async def story(connection: Connection) -> tuple[FetchResponse, float]:
             begun = asyncio.get_running_loop().time()
             sent = connection.send(fetch(row(0), max_wait_ms=5_000), version=VERSION)
-            await asyncio.sleep(0.05)
+            await virtual_ms(50)
             one.brokers[1].produce(b"a")
             return await sent.answer, asyncio.get_running_loop().time() - begun
 
@@ -158,7 +158,7 @@ def test_a_high_watermark_alone_does_not_answer_a_parked_follower() -> None:
             full = await connection.request(fetch(row(1), session=(0, 0)), version=VERSION)
             begun = asyncio.get_running_loop().time()
             parked = connection.send(fetch(session=(full.session_id, 1), max_wait_ms=400), version=VERSION)
-            await asyncio.sleep(0.05)
+            await virtual_ms(50)
             partition, leader = one.brokers[1].partition, one.brokers[1]
             _, events = partition.read_for_follower(
                 FollowerFetch(
@@ -265,7 +265,7 @@ def test_f02_a_leader_that_loses_its_role_answers_the_parked_fetch_at_once() -> 
         async def story(connection: Connection) -> FetchResponse:
             full = await connection.request(fetch(row(0), session=(0, 0)), version=VERSION)
             parked = connection.send(fetch(session=(full.session_id, 1), max_wait_ms=30_000), version=VERSION)
-            await asyncio.sleep(0.05)
+            await virtual_ms(50)
             one.tell(2, 1, to=(1,))
             async with asyncio.timeout(0.1):
                 return await parked.answer

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.broker.replication_rig import CLIENTS, TOPIC_ID, Rig, batch, rig
+from tests.broker.replication_rig import CLIENTS, TOPIC_ID, Rig, batch, rig, virtual_ms
 from tidelog.client.connection import Connection
 from tidelog.config import LogConfig
 from tidelog.config.replication import RACK_AWARE_SELECTOR
@@ -42,7 +42,7 @@ def produce(
     async def story(connection: Connection) -> tuple[ProduceResponse, float]:
         begun = asyncio.get_running_loop().time()
         sent = connection.send(produced(acks, timeout_ms), version=10)
-        await asyncio.sleep(0.05)
+        await virtual_ms(50)
         meanwhile()
         answer = await sent.answer
         return answer, (asyncio.get_running_loop().time() - begun) * 1000
@@ -181,7 +181,7 @@ def test_a_consumer_parked_at_a_follower_hears_of_new_records() -> None:
             row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
             request = FetchRequest(max_wait_ms=10_000, min_bytes=1, topics=(FetchTopic(topic="t", partitions=(row,)),))
             sent = connection.send(request, version=12)
-            await asyncio.sleep(0.05)
+            await virtual_ms(50)
             one.brokers[1].produce(b"x")
             async with asyncio.timeout(1):
                 return await sent.answer

@@ -9,8 +9,7 @@ from tidelog.model import ErrorCode
 from tidelog.partition import FetchPosition
 from tidelog.wire.messages.fetch import FetchRequest, FetchResponse, ReplicaState
 
-A, B = FollowedKey(UUID(int=1), 0), FollowedKey(UUID(int=1), 1)
-C = FollowedKey(UUID(int=2), 0)
+A, B, C = FollowedKey(1, 0), FollowedKey(1, 1), FollowedKey(2, 0)
 
 
 def at(offset: int, leader_epoch: int = 0) -> FetchPosition:
@@ -29,7 +28,7 @@ def asked(of: ReplicaFetchSession) -> FetchRequest:
 
 def said(request: FetchRequest) -> dict[FollowedKey, int]:
     return {
-        FollowedKey(topic.topic_id or UUID(int=0), one.partition): one.fetch_offset
+        FollowedKey((topic.topic_id or UUID(int=0)).int, one.partition): one.fetch_offset
         for topic in request.topics
         for one in topic.partitions
     }
@@ -37,7 +36,7 @@ def said(request: FetchRequest) -> dict[FollowedKey, int]:
 
 def forgotten(request: FetchRequest) -> list[FollowedKey]:
     return [
-        FollowedKey(topic.topic_id or UUID(int=0), index)
+        FollowedKey((topic.topic_id or UUID(int=0)).int, index)
         for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]

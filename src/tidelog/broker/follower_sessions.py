@@ -19,9 +19,9 @@ from tidelog.partition import FollowerFetch
 _SESSIONS_MAX: Final = 1_000
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class FollowedPartition:
-    """One partition a follower fetches, and what it was last told of it."""
+    """One partition a follower fetches, and what it was last told of it. Hashed by identity, which is free."""
 
     key: PartitionKey
     fetch: FollowerFetch
@@ -54,7 +54,7 @@ class FollowerSession:
         self.replica_id = replica_id
         self.epoch = 1  # What the next request must carry.
         self.partitions: dict[PartitionKey, FollowedPartition] = {}
-        self.stirred: dict[PartitionKey, None] = {}
+        self.stirred: dict[FollowedPartition, None] = {}
         """Those that may have something to tell; the first in here has waited longest."""
         self.waiter = Waiter()
         """Woken when there may be records or an error to tell; a high watermark alone waits for the next answer."""
@@ -62,38 +62,37 @@ class FollowerSession:
         """When all partitions were last looked at."""
         self._ends = ends
         self._watermarks = watermarks
-        self._watched: dict[TopicPartition, PartitionKey] = {}
+        self._watched: dict[TopicPartition, FollowedPartition] = {}
 
     def merge(self, changed: Iterable[FollowedPartition], forgotten: Iterable[PartitionKey]) -> None:
         """Apply what a request adds, changes and drops."""
         for partition in changed:
-            known = self.partitions.get(partition.key)
-            if known is None:
-                self.partitions[partition.key] = partition
-            else:
-                known.fetch, known.max_bytes = partition.fetch, partition.max_bytes
-            self.stirred[partition.key] = None
+            known = self.partitions.setdefault(partition.key, partition)
+            known.fetch, known.max_bytes = partition.fetch, partition.max_bytes
+            self.stirred[known] = None
         for key in forgotten:
             gone = self.partitions.pop(key, None)
-            self.stirred.pop(key, None)
-            if gone is not None and gone.topic_partition is not None:
-                self._unwatch(gone.topic_partition, key)
+            if gone is not None:
+                self.stirred.pop(gone, None)
+                self._unwatch(gone)
 
     def watch(self, partition: FollowedPartition, topic_partition: TopicPartition) -> None:
         """From now on, know when something happens to it."""
         partition.topic_partition = topic_partition
-        self._watched[topic_partition] = partition.key
+        self._watched[topic_partition] = partition
         self._ends.watch(topic_partition, self._on_end)
         self._watermarks.watch(topic_partition, self._on_watermark)
 
     def close(self) -> None:
         """Know no more of anything; a fetch that is parked looks a last time."""
-        for topic_partition, key in list(self._watched.items()):
-            self._unwatch(topic_partition, key)
+        for partition in list(self._watched.values()):
+            self._unwatch(partition)
         self.waiter.wake()
 
-    def _unwatch(self, topic_partition: TopicPartition, key: PartitionKey) -> None:
-        if self._watched.get(topic_partition) == key:  # Else another topic of that name is watched by now.
+    def _unwatch(self, partition: FollowedPartition) -> None:
+        topic_partition = partition.topic_partition
+        # Another topic of that name may be watched by now.
+        if topic_partition is not None and self._watched.get(topic_partition) is partition:
             del self._watched[topic_partition]
             self._ends.unwatch(topic_partition, self._on_end)
             self._watermarks.unwatch(topic_partition, self._on_watermark)

@@ -35,9 +35,9 @@ _SESSION_ERRORS: Final = frozenset(
 
 
 class FollowedKey(NamedTuple):
-    """A partition as requests name it."""
+    """A partition as requests name it. The id as a number: hashing a UUID takes a call each time."""
 
-    topic_id: UUID
+    topic_number: int
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a key
 
 
@@ -136,9 +136,9 @@ def is_session_error(code: ErrorCode) -> bool:
 
 
 def _by_topic(changed: Mapping[FollowedKey, FetchPosition], max_bytes: int) -> tuple[FetchTopic, ...]:
-    topics: dict[UUID, list[FetchPartition]] = {}
-    for (topic_id, index), position in changed.items():
-        topics.setdefault(topic_id, []).append(
+    topics: dict[int, list[FetchPartition]] = {}
+    for (number, index), position in changed.items():
+        topics.setdefault(number, []).append(
             FetchPartition(
                 partition=index,
                 current_leader_epoch=position.leader_epoch,
@@ -149,12 +149,14 @@ def _by_topic(changed: Mapping[FollowedKey, FetchPosition], max_bytes: int) -> t
             )
         )
     return tuple(
-        [FetchTopic(topic_id=topic_id, partitions=tuple(partitions)) for topic_id, partitions in topics.items()]
+        [FetchTopic(topic_id=UUID(int=number), partitions=tuple(partitions)) for number, partitions in topics.items()]
     )
 
 
 def _forgotten_by_topic(forgotten: Iterable[FollowedKey]) -> tuple[ForgottenTopic, ...]:
-    topics: dict[UUID, list[int]] = {}
-    for topic_id, index in forgotten:
-        topics.setdefault(topic_id, []).append(index)
-    return tuple(ForgottenTopic(topic_id=topic_id, partitions=tuple(indexes)) for topic_id, indexes in topics.items())
+    topics: dict[int, list[int]] = {}
+    for number, index in forgotten:
+        topics.setdefault(number, []).append(index)
+    return tuple(
+        ForgottenTopic(topic_id=UUID(int=number), partitions=tuple(indexes)) for number, indexes in topics.items()
+    )

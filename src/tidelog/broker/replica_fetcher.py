@@ -230,7 +230,9 @@ class ReplicaFetcher:
                 await asyncio.sleep(0)
         if strays:
             await self._reset(connection, strays)
-        await self._flushed()
+        settling = [one.partition for one in self._roster.due() if _is_settling(one.partition)]
+        if settling:
+            await self._flushed(settling)
 
     def _take_one(self, followed: Followed, data: PartitionData) -> bool:
         """Use one partition's answer; whether the leader has nothing at our offset."""
@@ -309,11 +311,8 @@ class ReplicaFetcher:
         self._around.replicas.perform(followed.partition, events)
         self._roster.moved(followed)
 
-    async def _flushed(self) -> None:
+    async def _flushed(self, waiting: list[Partition]) -> None:
         """Wait for the flushes that what was stored asked for, since it may not be named as held before; not for ever."""
-        waiting = [followed.partition for followed in self._roster.due() if _is_settling(followed.partition)]
-        if not waiting:
-            return
         until_ms = self._clock.monotonic_ms() + _FLUSH_WAIT_MS
         with self._around.replicas.flushes.parked([partition.topic_partition for partition in waiting]) as waiter:
             while waiting := [partition for partition in waiting if _is_settling(partition)]:
@@ -332,4 +331,4 @@ def _answers(response: FetchResponse) -> Iterator[tuple[FollowedKey, PartitionDa
     for topic in response.responses:
         if topic.topic_id is not None:
             for data in topic.partitions:
-                yield FollowedKey(topic.topic_id, data.partition_index), data
+                yield FollowedKey(topic.topic_id.int, data.partition_index), data

@@ -31,7 +31,7 @@ def replica_backoff(config: BrokerConfig) -> Backoff:
 
 @dataclass(slots=True, eq=False)
 class Followed:
-    """One replica that follows the leader."""
+    """One replica that follows the leader. Hashed by identity, which is free."""
 
     partition: Partition
     key: FollowedKey
@@ -43,11 +43,11 @@ class Followed:
 
     def is_at(self, asked: FetchPosition) -> bool:
         """Whether an answer to what was asked still has a meaning."""
-        position = self.partition.fetch_position()
+        partition = self.partition
         return (
-            position is not None
-            and position.fetch_offset == asked.fetch_offset
-            and position.leader_epoch == asked.leader_epoch
+            partition.log.log_end_offset == asked.fetch_offset
+            and partition.leader_epoch == asked.leader_epoch
+            and partition.is_follower
         )
 
 
@@ -71,8 +71,8 @@ class Roster:
         self._followed: dict[TopicPartition, Followed] = {}
         self._by_key: dict[FollowedKey, Followed] = {}
         self._left: dict[FollowedKey, Followed] = {}  # Followed no more since the last request.
-        self._due: dict[FollowedKey, None] = {}  # May have moved since the last request.
-        self._resting: dict[FollowedKey, None] = {}
+        self._due: dict[Followed, None] = {}  # May have moved since the last request.
+        self._resting: dict[Followed, None] = {}
         self.rest_end_ms = math.inf
         """The earliest end of a rest, or before that."""
 
@@ -97,7 +97,7 @@ class Roster:
 
     def due(self) -> list[Followed]:
         """Those that may have moved."""
-        return [self._by_key[key] for key in self._due]
+        return list(self._due)
 
     # Coming and going.
 
@@ -107,10 +107,10 @@ class Roster:
         It has not where only the ISR has changed since it was followed the last time: then a request under way is still right.
         """
         self.remove(partition.topic_partition)
-        key = FollowedKey(topic_id, partition.topic_partition.index)
+        key = FollowedKey(topic_id.int, partition.topic_partition.index)
         followed = Followed(partition, key, partition.leader_epoch)
         self._followed[partition.topic_partition] = self._by_key[key] = followed
-        self._due[key] = None
+        self._due[followed] = None
         left = self._left.pop(key, None)
         if left is None or left.partition is not partition or left.leader_epoch != followed.leader_epoch:
             return True
@@ -124,15 +124,15 @@ class Roster:
         if followed is not None:
             self._left[followed.key] = followed
             del self._by_key[followed.key]
-            self._due.pop(followed.key, None)
-            self._resting.pop(followed.key, None)
+            self._due.pop(followed, None)
+            self._resting.pop(followed, None)
             self.session.forget(followed.key)
 
     # Moving, resting, failing.
 
     def moved(self, followed: Followed) -> None:
         """Look at it before the next request."""
-        self._due[followed.key] = None
+        self._due[followed] = None
 
     def rest_after_failure(self, followed: Followed, now_ms: float) -> None:
         """Leave it alone for a while, longer each time."""
@@ -142,7 +142,7 @@ class Roster:
     def fail(self, followed: Followed, reason: object) -> None:
         """Fetch no more for it until the controller speaks."""
         followed.is_failed = True
-        self._due.pop(followed.key, None)
+        self._due.pop(followed, None)
         self.session.forget(followed.key)
         logger.error(
             "replica failed",
@@ -155,32 +155,30 @@ class Roster:
             self._end_rests(now_ms)
         self._left.clear()
         due, self._due = self._due, {}
-        for key in due:
-            followed = self._by_key[key]
-            if key in self._resting or followed.is_failed:
+        for followed in due:
+            if followed in self._resting or followed.is_failed:
                 continue
             position = followed.partition.fetch_position()
             if position is None or self._is_throttled(followed, now_ms):
                 self._rest(followed, now_ms + FIRST_PAUSE_MS)
             else:
-                self.session.say(key, position)
+                self.session.say(followed.key, position)
 
     def _rest(self, followed: Followed, until_ms: float) -> None:
         followed.rests_until_ms = until_ms
         self.rest_end_ms = min(self.rest_end_ms, until_ms)
-        self._resting[followed.key] = None
-        self._due.pop(followed.key, None)
+        self._resting[followed] = None
+        self._due.pop(followed, None)
         self.session.forget(followed.key)
 
     def _end_rests(self, now_ms: float) -> None:
         self.rest_end_ms = math.inf
-        for key in list(self._resting):
-            until_ms = self._by_key[key].rests_until_ms
-            if until_ms <= now_ms:
-                del self._resting[key]
-                self._due[key] = None
+        for followed in list(self._resting):
+            if followed.rests_until_ms <= now_ms:
+                del self._resting[followed]
+                self._due[followed] = None
             else:
-                self.rest_end_ms = min(self.rest_end_ms, until_ms)
+                self.rest_end_ms = min(self.rest_end_ms, followed.rests_until_ms)
 
     def _is_throttled(self, followed: Followed, now_ms: float) -> bool:
         """Whether it must wait for the quota: only if it is on the list, and behind."""

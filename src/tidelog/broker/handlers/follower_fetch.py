@@ -38,21 +38,32 @@ def handle(node: Node, request: FetchRequest) -> FetchResponse | Awaitable[Fetch
     return fetch.answer(looks) if fetch.is_enough(looks) else fetch.wait(looks)
 
 
+class _Ask(NamedTuple):
+    """How to look at one partition."""
+
+    budget: int
+    monotonic_ms: float
+    at_least_one: bool
+    is_again: bool
+
+
 class _Look(NamedTuple):
     """What a look at one partition has shown."""
 
     partition: FollowedPartition
     data: PartitionData
-
-    @property
-    def has_objection(self) -> bool:
-        """Whether the follower cannot go on as it does."""
-        return self.data.error_code is not ErrorCode.NONE or self.data.diverging_epoch is not NO_DIVERGENCE
+    byte_count: int
+    has_objection: bool  # The follower cannot go on as it does.
 
     @property
     def is_urgent(self) -> bool:
         """Whether an answer must not wait for anything else: somebody who deletes records waits for followers to delete them too."""
         return self.has_objection or 0 <= self.partition.told_log_start_offset < self.data.log_start_offset
+
+
+def _look(partition: FollowedPartition, data: PartitionData) -> _Look:
+    has_objection = data.error_code is not ErrorCode.NONE or data.diverging_epoch is not NO_DIVERGENCE
+    return _Look(partition, data, len(data.records or b""), has_objection)
 
 
 class _Fetch:
@@ -110,57 +121,52 @@ class _Fetch:
 
     # Looking.
 
-    def due(self) -> list[PartitionKey]:
+    def due(self) -> list[FollowedPartition]:
         """What to look at: what was named or has stirred, and all of it if that was not done for long."""
         session, now_ms = self._session, self._clock.monotonic_ms()
         between_ms = self._node.config.replica_lag_time_max_ms / _LOOKS_PER_LAG_TIME
         if now_ms - session.looked_ms < between_ms:
             return list(session.stirred)
         session.looked_ms = now_ms
-        return [*session.stirred, *(key for key in session.partitions if key not in session.stirred)]
+        return [*session.stirred, *(one for one in session.partitions.values() if one not in session.stirred)]
 
-    def look_at(self, keys: Iterable[PartitionKey], *, is_again: bool = False) -> Iterator[_Look]:
+    def look_at(self, partitions: Iterable[FollowedPartition], *, is_again: bool = False) -> Iterator[_Look]:
         """Read under the limits, in order."""
-        session, budget, has_data = self._session, self._max_bytes, False
-        for key in keys:
-            partition = session.partitions.get(key)
-            session.stirred.pop(key, None)  # Before the look: what happens from here on stirs it again.
-            if partition is None:
-                continue
-            look = _Look(partition, self._read(partition, budget, at_least_one=not has_data, is_again=is_again))
-            byte_count = len(look.data.records or b"")
-            budget = max(0, budget - byte_count)
-            has_data = has_data or byte_count > 0
+        stirred, budget, has_data = self._session.stirred, self._max_bytes, False
+        now_ms = self._clock.monotonic_ms()
+        for partition in partitions:
+            stirred.pop(partition, None)  # Before the look: what happens from here on stirs it again.
+            ask = _Ask(budget, now_ms, at_least_one=not has_data, is_again=is_again)
+            look = _look(partition, self._read(partition, ask))
+            budget = max(0, budget - look.byte_count)
+            has_data = has_data or look.byte_count > 0
             yield look
 
-    def _read(self, partition: FollowedPartition, budget: int, *, at_least_one: bool, is_again: bool) -> PartitionData:
-        index, monotonic_ms = partition.key.index, self._clock.monotonic_ms()
+    def _read(self, partition: FollowedPartition, ask: _Ask) -> PartitionData:
         topic_partition: TopicPartition | None = None
         try:
             topic_partition = self._topic_partition(partition)
             replica = self._replica(topic_partition, partition.key)
-            is_throttled = self._is_throttled(replica, monotonic_ms)
+            is_throttled = self._is_throttled(replica, ask.monotonic_ms)
             read, events = replica.read_for_follower(
                 partition.fetch,
-                max_bytes=0 if is_throttled else min(partition.max_bytes, budget),
-                at_least_one=at_least_one and not is_throttled,
-                monotonic_ms=monotonic_ms,
-                is_again=is_again,
+                max_bytes=0 if is_throttled else min(partition.max_bytes, ask.budget),
+                at_least_one=ask.at_least_one and not is_throttled,
+                monotonic_ms=ask.monotonic_ms,
+                is_again=ask.is_again,
             )
         except ApiError as error:
-            return failed(index, error.code)
+            return failed(partition.key.index, error.code)
         except StorageFailure as failure:
-            return failed(index, self._storage_error(topic_partition, failure))
+            return failed(partition.key.index, self._storage_error(topic_partition, failure))
         if events:
             self._node.replicas.perform(replica, events)
         if read.records and self._is_on_the_list(replica):
-            self._node.quota.given.record(len(read.records), monotonic_ms)
-        has_more = len(read.records) == 0 and partition.fetch.fetch_offset < replica.log.log_end_offset
-        if (
-            has_more or self._session.replica_id not in replica.isr
-        ):  # Who is on the way into the ISR is looked at each time.
-            self._session.stirred[partition.key] = None
-        return _data(index, read)
+            self._node.quota.given.record(len(read.records), ask.monotonic_ms)
+        has_more = not read.records and partition.fetch.fetch_offset < replica.log.log_end_offset
+        if has_more or self._session.replica_id not in replica.isr:  # Who wants into the ISR is looked at each time.
+            self._session.stirred[partition] = None
+        return _data(partition.key.index, read)
 
     def _topic_partition(self, partition: FollowedPartition) -> TopicPartition:
         known = partition.topic_partition
@@ -197,7 +203,7 @@ class _Fetch:
             return True
         byte_count = 0
         for look in looks:
-            byte_count += len(look.data.records or b"")
+            byte_count += look.byte_count
             if byte_count >= self._min_bytes or look.is_urgent:
                 return True
         return False
@@ -206,12 +212,12 @@ class _Fetch:
         replicas = self._node.replicas
         return self._clock.monotonic_ms() >= self._deadline_ms or replicas.follower_waiters.is_dismissed
 
-    async def serve_in_slices(self, due: list[PartitionKey]) -> FetchResponse:
+    async def serve_in_slices(self, due: list[FollowedPartition]) -> FetchResponse:
         """The same for very many partitions, with a look at the world now and then."""
         looks = await self._look_in_slices(due, is_again=False)
         return self.answer(looks) if self.is_enough(looks) else await self.wait(looks)
 
-    async def _look_in_slices(self, keys: list[PartitionKey], *, is_again: bool) -> list[_Look]:
+    async def _look_in_slices(self, keys: list[FollowedPartition], *, is_again: bool) -> list[_Look]:
         looks: list[_Look] = []
         for look in self.look_at(keys, is_again=is_again):
             looks.append(look)
@@ -236,9 +242,9 @@ class _Fetch:
 
     def _put_back(self, looks: Iterable[_Look]) -> None:
         """What is news but no reason to answer is looked at again when there is a reason."""
-        for partition, data in looks:
-            if data.records or partition.is_news(data.high_watermark, data.log_start_offset):
-                self._session.stirred[partition.key] = None
+        for partition, data, byte_count, _ in looks:
+            if byte_count or partition.is_news(data.high_watermark, data.log_start_offset):
+                self._session.stirred[partition] = None
 
     def answer(self, looks: list[_Look]) -> FetchResponse:
         """What is news to the follower; it counts as told.
@@ -247,11 +253,9 @@ class _Fetch:
         """
         session = self._session
         told: list[PartitionAnswer] = []
-        for look in looks:
-            partition, data = look
-            has_objection = look.has_objection
-            if data.records or has_objection:
-                session.stirred[partition.key] = None
+        for partition, data, byte_count, has_objection in looks:
+            if byte_count or has_objection:
+                session.stirred[partition] = None
             elif not partition.is_news(data.high_watermark, data.log_start_offset):
                 continue
             partition.told_high_watermark = data.high_watermark
