@@ -42,6 +42,7 @@ class ConfigFollower:
         self._metadata = metadata
         self._replicas = replicas
         self._topics: dict[str, tuple[TopicId, Mapping[str, str]]] = {}
+        self._log_configs: dict[str, tuple[TopicId, LogConfig]] = {}
         self._brokers: dict[str, Mapping[str, str]] = {}
         self._seen: frozenset[str] = frozenset()  # Notifications that were heeded.
         self._turn = asyncio.Lock()
@@ -57,26 +58,38 @@ class ConfigFollower:
         return known[1] if known is not None and known[0] == topic_id else {}
 
     def log_config(self, topic: str, topic_id: TopicId) -> LogConfig:
-        """How the logs of a topic behave on this broker."""
-        return LogConfig.from_properties(self.topic_configs(topic, topic_id), self._live_config.current)
+        """How the logs of a topic behave on this broker. Asked for each of its partitions, so what was read once is kept."""
+        known = self._log_configs.get(topic)
+        if known is None or known[0] != topic_id:
+            known = self._log_configs[topic] = (topic_id, self._read_log_config(topic, topic_id))
+        return known[1]
+
+    def _read_log_config(self, topic: str, topic_id: TopicId) -> LogConfig:
+        try:
+            return LogConfig.from_properties(self.topic_configs(topic, topic_id), self._live_config.current)
+        except ConfigError as error:
+            logger.error("topic settings cannot hold", extra=fields(topic=topic, reason=error))
+            return LogConfig.from_properties({}, self._live_config.current)
 
     async def learn(self, topics: Collection[tuple[str, TopicId]]) -> None:
         """Read the settings of topics that are new here. Raises ApiError where the registry cannot be read now."""
-        unknown = [(name, topic_id) for name, topic_id in topics if self._topics.get(name, (None,))[0] != topic_id]
-        for some in _slices(unknown):
-            try:
-                found = await self._read([layout.topic_config_path(name) for name, _ in some])
-            except (RegistryError, RegistryUnavailable) as error:
-                raise ApiError(
-                    ErrorCode.REQUEST_TIMED_OUT, f"the settings of topics cannot be read: {error}"
-                ) from error
-            for (name, topic_id), configs in zip(some, found, strict=True):
-                self._topics[name] = (topic_id, configs)
+        async with self._turn:
+            unknown = [(name, topic_id) for name, topic_id in topics if self._topics.get(name, (None,))[0] != topic_id]
+            for some in _slices(unknown):
+                try:
+                    found = await self._read([layout.topic_config_path(name) for name, _ in some])
+                except (RegistryError, RegistryUnavailable) as error:
+                    message = f"the settings of topics cannot be read: {error}"
+                    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from error
+                for (name, topic_id), configs in zip(some, found, strict=True):
+                    self._topics[name] = (topic_id, configs)
+                    self._log_configs.pop(name, None)
 
     def forget(self, topics: Iterable[str]) -> None:
         """These topics are gone."""
         for topic in topics:
             self._topics.pop(topic, None)
+            self._log_configs.pop(topic, None)
 
     # Following.
 
@@ -169,6 +182,7 @@ class ConfigFollower:
         self._live_config.follow(self._metadata.image)
         if self._live_config.current != before:
             logger.info("broker settings changed")
+            self._log_configs.clear()
             await _in_slices(list(self._topics), self._reconfigure)
 
     async def _take_topics(self, names: Collection[str]) -> None:
@@ -177,16 +191,14 @@ class ConfigFollower:
         for (name, (topic_id, before)), configs in zip(known.items(), found, strict=True):
             if configs != before and self._topics.get(name) == (topic_id, before):
                 self._topics[name] = (topic_id, configs)
+                self._log_configs.pop(name, None)
                 self._metadata.take_configs(name, topic_id, configs)
                 self._reconfigure(name)
                 logger.info("topic settings changed", extra=fields(topic=name))
 
     def _reconfigure(self, topic: str) -> None:
         topic_id, _ = self._topics[topic]
-        try:
-            self._replicas.reconfigure(topic, self.log_config(topic, topic_id))
-        except ConfigError as error:
-            logger.error("topic settings cannot hold", extra=fields(topic=topic, reason=error))
+        self._replicas.reconfigure(topic, self.log_config(topic, topic_id))
 
     async def _read(self, paths: Collection[str]) -> list[Mapping[str, str]]:
         """The settings at the paths; none where there is no node, or one that makes no sense."""

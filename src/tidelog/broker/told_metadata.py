@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from tidelog.config import Listener
 from tidelog.controller import BrokerImage, PartitionState, TopicImage
@@ -22,14 +21,47 @@ from tidelog.wire.messages.update_metadata import (
 UNKNOWN_EPOCH: Final = -1  # UpdateMetadata does not name the epochs of brokers.
 _PARTITIONS_AT_ONCE: Final = 500
 
+ConfigsOf: TypeAlias = Callable[[str, TopicId], Mapping[str, str]]
 
-@dataclass(slots=True)
+
 class MergedTopics:
     """What an update makes of the topics known before."""
 
-    changed: list[TopicImage] = field(default_factory=list)
-    gone: list[str] = field(default_factory=list)  # Known before, and no more.
-    deleted: list[str] = field(default_factory=list)  # Said to be deleted, whether known or not.
+    def __init__(self, known: Mapping[str, TopicImage], configs_of: ConfigsOf) -> None:
+        self._known = known
+        self._configs_of = configs_of
+        self._after: dict[str, TopicImage | None] = {}
+        self.deleted: dict[str, None] = {}
+        """Topics said to be deleted, whether they were known or not."""
+
+    @property
+    def changed(self) -> list[TopicImage]:
+        """Topics that are there, and differ."""
+        return [topic for topic in self._after.values() if topic is not None]
+
+    @property
+    def gone(self) -> list[str]:
+        """Topics that are there no more."""
+        return [name for name, topic in self._after.items() if topic is None]
+
+    def merge(self, told: UpdateMetadataTopicState) -> None:
+        """Put what is told of a topic over what is known of it."""
+        name = told.topic_name
+        known = self._after[name] if name in self._after else self._known.get(name)
+        topic_id = told.topic_id if told.topic_id is not None or known is None else known.topic_id
+        is_same = known is not None and topic_id == known.topic_id
+        partitions = dict(known.partitions) if known is not None and is_same else {}
+        for state in told.partition_states:
+            if state.leader == LEADER_DURING_DELETE:
+                partitions.pop(state.partition_index, None)
+                self.deleted[name] = None
+            elif topic_id is not None:
+                _put(partitions, topic_id, state)
+        if partitions and topic_id is not None:
+            configs = self._configs_of(name, topic_id)
+            self._after[name] = TopicImage(name=name, topic_id=topic_id, partitions=partitions, configs=configs)
+        elif is_same:
+            self._after[name] = None
 
 
 def leaders_of(request: LeaderAndIsrRequest) -> dict[BrokerId, Address]:
@@ -51,15 +83,13 @@ def brokers_of(request: UpdateMetadataRequest) -> dict[BrokerId, BrokerImage]:
 
 
 async def merge_topics(
-    known: Mapping[str, TopicImage],
-    request: UpdateMetadataRequest,
-    configs_of: Callable[[str, TopicId], Mapping[str, str]],
+    known: Mapping[str, TopicImage], request: UpdateMetadataRequest, configs_of: ConfigsOf
 ) -> MergedTopics:
     """Put what was told over what was known, some partitions at a time with a look at the world in between."""
-    merged = MergedTopics()
+    merged = MergedTopics(known, configs_of)
     partition_count = 0
     for told in request.topic_states:
-        _merge(known.get(told.topic_name), told, configs_of, merged)
+        merged.merge(told)
         partition_count += len(told.partition_states)
         if partition_count > _PARTITIONS_AT_ONCE:
             partition_count = 0
@@ -67,32 +97,11 @@ async def merge_topics(
     return merged
 
 
-def _merge(
-    known: TopicImage | None,
-    told: UpdateMetadataTopicState,
-    configs_of: Callable[[str, TopicId], Mapping[str, str]],
-    merged: MergedTopics,
-) -> None:
-    topic_id, name = told.topic_id, told.topic_name
-    is_same = known is not None and topic_id in (None, known.topic_id)
-    partitions = dict(known.partitions) if known is not None and is_same else {}
-    is_deleted = False
-    for state in told.partition_states:
-        if state.leader == LEADER_DURING_DELETE:
-            partitions.pop(state.partition_index, None)
-            is_deleted = True
-        elif topic_id is not None:
-            before = partitions.get(state.partition_index)
-            # Of two tellings that overtook each other on their way, the newer one holds (N08).
-            if before is None or before.partition_epoch <= state.zk_version:
-                partitions[state.partition_index] = _state(topic_id, state)
-    if is_deleted:
-        merged.deleted.append(name)
-    if partitions and topic_id is not None:
-        configs = configs_of(name, topic_id)
-        merged.changed.append(TopicImage(name=name, topic_id=topic_id, partitions=partitions, configs=configs))
-    elif known is not None and is_same:
-        merged.gone.append(name)
+def _put(partitions: dict[int, PartitionState], topic_id: TopicId, told: UpdateMetadataPartitionState) -> None:
+    """Of two tellings that overtook each other on their way, the newer one holds (N08)."""
+    before = partitions.get(told.partition_index)
+    if before is None or before.partition_epoch <= told.zk_version:
+        partitions[told.partition_index] = _state(topic_id, told)
 
 
 def _state(topic_id: TopicId, told: UpdateMetadataPartitionState) -> PartitionState:
