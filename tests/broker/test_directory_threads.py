@@ -133,7 +133,7 @@ def test_chore_that_is_cancelled_ends_after_its_work_in_the_thread() -> None:
         disk = HeldDisk()
         runtime = world(disk)
         config = BrokerConfig.from_properties({"broker.id": "1", "log.dirs": "/data"})
-        replicas = ReplicaManager(config, runtime)
+        replicas = ReplicaManager(config, runtime, is_live=lambda _: True)
         async with replicas.running("c"):
             disk.held = HeldThreads()
             chore = asyncio.create_task(Housekeeping(config, runtime, replicas).checkpoint())
