@@ -6,20 +6,23 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from tidelog.config import BrokerConfig, Listener
 from tidelog.controller import layout
 from tidelog.controller.image import BrokerEpoch
 from tidelog.model import BrokerId
-from tidelog.registry import Create, Delete, Node, NodeExists, NoNode, Registry, SessionId, Set
+from tidelog.registry import Create, Delete, Node, NodeExists, NoNode, Registry, SessionExpired, SessionId, Set
 from tidelog.runtime import Clock, Randomness
 from tidelog.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 
 ATTEMPTS_MAX: Final = 10  # of laying out a tree that others lay out too
+SESSIONS_MAX: Final = 5  # that may lapse during one start
 LOOK_AGAIN_MS: Final = 500  # at a registration that stands in our way
+
+T = TypeVar("T")
 
 OnRegistered = Callable[[BrokerEpoch], Awaitable[None]]
 
@@ -69,19 +72,29 @@ class Membership:
     async def last_registered_epoch(self) -> BrokerEpoch | None:
         """The epoch under which this broker id was last registered, if ever."""
         await self.prepare()
-        [node] = await self._registry.get_many([layout.incarnation_path(self._config.broker_id)])
+        path = layout.incarnation_path(self._config.broker_id)
+        [node] = await self._in_a_session(lambda: self._registry.get_many([path]))
         return None if node is None else layout.decode_incarnation(self._config.broker_id, node)
 
     async def register(self, endpoints: tuple[Listener, ...], *, is_intact: bool) -> None:
         """Register at these endpoints, now and whenever a session has to be replaced. Raises BrokerIdTaken."""
         self._endpoints = endpoints
-        await self._register(is_intact=is_intact)
+        await self._in_a_session(lambda: self._register(is_intact=is_intact))
 
     async def renew(self) -> None:
         """Open another session and register again; a process that lived on has forgotten nothing. Raises BrokerIdTaken."""
         self.broker_epoch = -1
         await self._registry.open_session()
         await self._register(is_intact=True)
+
+    async def _in_a_session(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do what a start needs, in another session if ours lapsed: logs are recovered meanwhile, and processes are stopped and continued."""
+        for _ in range(SESSIONS_MAX):
+            try:
+                return await work()
+            except SessionExpired:
+                await self._registry.open_session()
+        return await work()
 
     async def _open_if_needed(self) -> None:
         if self._registry.session_id is None:
