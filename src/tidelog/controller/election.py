@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tidelog.controller.channels import ReplicaEnd
@@ -34,20 +34,17 @@ class Presence:
     restarted: Brokers = frozenset()  # live again: what they led before has ended
     forgetful: Brokers = frozenset()  # restarted, and not intact
 
-    @property
-    def able(self) -> Brokers:
-        """Who may lead."""
-        return self.live - self.leaving
+    # What follows, kept because thousands of partitions ask.
+    able: Brokers = field(init=False)  # who may lead
+    present: Brokers = field(init=False)  # who may lead and was there all the time
+    knowing: Brokers = field(
+        init=False
+    )  # who may stay in an ISR: was there, or is back with all it knew before it was missed
 
-    @property
-    def present(self) -> Brokers:
-        """Who may lead and was there all the time."""
-        return self.live - self.leaving - self.restarted
-
-    @property
-    def knowing(self) -> Brokers:
-        """Who may stay in an ISR: who was there all the time, or is back with all it knew before anybody missed it."""
-        return self.live - self.leaving - self.forgetful
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "able", self.live - self.leaving)
+        object.__setattr__(self, "present", self.able - self.restarted)
+        object.__setattr__(self, "knowing", self.able - self.forgetful)
 
     def without(self, offline: Brokers) -> Presence:
         """The same where some of them have no disk for the partition."""
