@@ -270,7 +270,7 @@ class SmallCluster:
         )
         self.fetches[broker_id] = Asked(broker.replica.leadership.leader, broker.life, position, sent)
 
-    def serve(self, broker_id: BrokerId) -> None:
+    def serve(self, broker_id: BrokerId, *, max_bytes: int = 1 << 20) -> None:
         """The leader takes that fetch, perhaps for the second time."""
         asked = self.fetches.get(broker_id)
         leader = None if asked is None else self.brokers[asked.leader].replica
@@ -278,7 +278,7 @@ class SmallCluster:
             return
         try:
             asked.answer, events = leader.read_for_follower(
-                asked.sent, max_bytes=1, at_least_one=True, monotonic_ms=self.monotonic_ms
+                asked.sent, max_bytes=max_bytes, at_least_one=True, monotonic_ms=self.monotonic_ms
             )
         except ApiError as error:
             asked.answer = error
@@ -312,6 +312,12 @@ class SmallCluster:
         for step in (self.ask, self.serve, self.receive):
             step(broker_id)
 
+    def crawl(self, broker_id: BrokerId) -> None:
+        """A fetch that gets one batch, of however many there are."""
+        self.ask(broker_id)
+        self.serve(broker_id, max_bytes=1)
+        self.receive(broker_id)
+
     # Clients and time.
 
     def produce(self, broker_id: BrokerId, acks: Acks) -> None:
@@ -329,10 +335,11 @@ class SmallCluster:
             self.parked.append(Parked(broker_id, broker.life, reign, appended.base_offset, value))
         self._perform(broker_id, events)
 
-    def produce_to(self, followers: Sequence[BrokerId]) -> None:
-        """The leader takes a record, and these followers hold it and say so."""
+    def produce_to(self, followers: Sequence[BrokerId], count: int) -> None:
+        """The leader takes some records, and these followers hold them and say so."""
         if self.state.leader >= 0:
-            self.produce(self.state.leader, Acks.ALL)
+            for _ in range(count):
+                self.produce(self.state.leader, Acks.ALL)
             for broker_id in (*followers, *followers):
                 self.replicate(broker_id)
 

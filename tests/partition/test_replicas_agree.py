@@ -27,9 +27,9 @@ class Fate(RuleBasedStateMachine):
 
     # Clients.
 
-    @rule(followers=st.sets(ANY_BROKER).map(sorted))
-    def produce_while_only_these_fetch(self, followers: list[int]) -> None:
-        self.cluster.produce_to(followers)
+    @rule(followers=st.sets(ANY_BROKER).map(sorted), count=st.integers(1, 3))
+    def produce_while_only_these_fetch(self, followers: list[int], count: int) -> None:
+        self.cluster.produce_to(followers, count)
 
     @rule(broker_id=ANY_BROKER, acks=ANY_ACKS)
     def produce_to_whoever_may_lead(self, broker_id: int, acks: Acks) -> None:
@@ -44,6 +44,10 @@ class Fate(RuleBasedStateMachine):
     @rule(broker_id=ANY_BROKER)
     def replicate(self, broker_id: int) -> None:
         self.cluster.replicate(broker_id)
+
+    @rule(broker_id=ANY_BROKER)
+    def crawl(self, broker_id: int) -> None:
+        self.cluster.crawl(broker_id)
 
     @rule()
     def calm(self) -> None:
