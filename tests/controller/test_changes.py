@@ -22,7 +22,7 @@ from tidelog.controller import (
     MorePartitions,
     NewTopic,
 )
-from tidelog.model import ApiError, ErrorCode
+from tidelog.model import ApiError, ErrorCode, TopicPartition
 from tidelog.registry import Create, Set
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
@@ -253,3 +253,63 @@ def test_broker_settings_that_cannot_be_altered_are_refused(changed: ConfigChang
     decision = deciding.decide(broker_change("1", changed))
     assert codes(decision.errors) == [code]
     assert (list(decision.writes), decision.image) == ([], deciding.image)
+
+
+def altered(deciding: Controller, entity: ConfigEntity, name: str, **settings: str) -> Decision:
+    changes = tuple(
+        ConfigChange(name=setting.replace("_", "."), operation=SET, value=value) for setting, value in settings.items()
+    )
+    return deciding.decide(AlterConfigs(alterations=[ConfigAlteration(entity=entity, name=name, changes=changes)]))
+
+
+def test_who_was_eligible_is_so_no_more_when_the_minimum_changes() -> None:
+    shrunk = state((1, 2, 3), isr=(1,), eligible=(2,))
+    deciding = controller(topic("t", shrunk, shrunk), topic("u", shrunk), brokers=3, min_insync_replicas="2")
+    decision = altered(deciding, ConfigEntity.TOPIC, "t", min_insync_replicas="3")
+    [write] = decision.writes
+    assert [one.path for one in write] == [
+        "/brokers/topics/t/partitions/0/state",
+        "/brokers/topics/t/partitions/1/state",
+        "/config/topics/t",
+        "/config/changes/config_change_",
+    ]
+    after = decision.image.topics["t"].partitions[1]
+    assert (after.eligible, after.leader_epoch, after.partition_epoch) == ((), 4, 8)
+    assert decision.image.topics["u"] is deciding.image.topics["u"]
+
+
+@pytest.mark.parametrize("entity", [ALL_BROKERS, "2"])
+def test_minimum_of_brokers_concerns_all_topics_without_one_of_their_own(entity: str) -> None:
+    shrunk = state((1, 2, 3), isr=(1,), eligible=(2,))
+    own = topic("own", shrunk, configs={"min.insync.replicas": "2"})
+    deciding = controller(topic("t", shrunk), own, brokers=3, min_insync_replicas="2")
+    image = altered(deciding, ConfigEntity.BROKER, entity, min_insync_replicas="1").image
+    assert [image.topics[name].partitions[0].eligible for name in ("t", "own")] == [(), (2,)]
+
+
+def test_other_settings_leave_partitions_alone() -> None:
+    shrunk = state((1, 2, 3), isr=(1,), eligible=(2,))
+    deciding = controller(topic("t", shrunk), brokers=3, min_insync_replicas="2")
+    decision = altered(deciding, ConfigEntity.TOPIC, "t", retention_ms="5")
+    assert decision.image.topics["t"].partitions[0] is shrunk
+    assert decision.reconsider == ()
+
+
+def test_many_who_were_eligible_are_written_in_bounded_pieces_before_the_settings() -> None:
+    shrunk = state((1, 2, 3), isr=(1,), eligible=(2,))
+    deciding = controller(topic("t", *(shrunk for _ in range(450))), brokers=3, min_insync_replicas="2")
+    writes = list(altered(deciding, ConfigEntity.TOPIC, "t", min_insync_replicas="1").writes)
+    assert [len(write) for write in writes] == [200, 200, 52]
+    assert [one.path for one in writes[-1][-2:]] == ["/config/topics/t", "/config/changes/config_change_"]
+
+
+@pytest.mark.parametrize(
+    ("entity", "name"), [(ConfigEntity.TOPIC, "t"), (ConfigEntity.BROKER, ALL_BROKERS), (ConfigEntity.BROKER, "1")]
+)
+def test_partitions_without_a_leader_are_looked_at_when_unclean_elections_are_allowed(
+    entity: ConfigEntity, name: str
+) -> None:
+    orphaned = state((9, 1), leader=-1, isr=(9,))
+    deciding = controller(topic("t", state((1,)), orphaned), brokers=1, node_id="1")
+    decision = altered(deciding, entity, name, unclean_leader_election_enable="true")
+    assert decision.reconsider == (TopicPartition("t", 1),)

@@ -11,7 +11,7 @@ from tidelog.controller.alteration import ConfigAlteration, ConfigEntity, altere
 from tidelog.controller.commands import Change, Decision, Write
 from tidelog.controller.election import Rules, settled
 from tidelog.controller.image import ClusterImage, TopicImage
-from tidelog.controller.leading import rules_of
+from tidelog.controller.leading import default_rules, rules_of
 from tidelog.controller.writes import PARTITIONS_PER_WRITE, StateChanges, chunks
 from tidelog.model import ApiError, TopicPartition
 from tidelog.registry import Create, Operation, Set
@@ -93,15 +93,11 @@ def _now_unclean(before: ClusterImage, after: ClusterImage, static: BrokerConfig
 def _topics_with_other_rules(
     before: ClusterImage, after: ClusterImage, static: BrokerConfig
 ) -> Iterator[tuple[TopicImage, Rules, Rules]]:
-    config_before, config_after = (image.layers_of(static).merged() for image in (before, after))
-    is_same_config = (config_before.min_insync_replicas, config_before.unclean_leader_election_enable) == (
-        config_after.min_insync_replicas,
-        config_after.unclean_leader_election_enable,
-    )
+    default_before, default_after = default_rules(before, static), default_rules(after, static)
     for name, topic in after.topics.items():
         known = before.topics[name]
-        if is_same_config and known.configs is topic.configs:
+        if default_before == default_after and known.configs is topic.configs:
             continue
-        was, now = rules_of(known, config_before), rules_of(topic, config_after)
+        was, now = rules_of(known, default_before), rules_of(topic, default_after)
         if was != now:
             yield topic, was, now

@@ -22,9 +22,10 @@ from tidelog.controller.commands import (
     Reconsider,
     SeeBrokers,
 )
+from tidelog.controller.election import Rules
 from tidelog.controller.image import ClusterImage, partitions_of
 from tidelog.controller.isr import alter_partition
-from tidelog.controller.leading import Leading, seen_brokers, without_replicas
+from tidelog.controller.leading import Leading, default_rules, seen_brokers, without_replicas
 from tidelog.controller.making import TopicMaking
 from tidelog.controller.reassignment import reassign
 from tidelog.model import ApiError, ErrorCode, TopicId
@@ -46,9 +47,13 @@ class Controller:
         return self.image.layers_of(self._static_config).merged()
 
     @property
+    def _rules(self) -> Rules:
+        return default_rules(self.image, self._static_config)
+
+    @property
     def leading(self) -> Leading:
         """Elections under the image of now."""
-        return Leading(self.image, self.config)
+        return Leading(self.image, self._rules)
 
     def decide(self, command: Command) -> Decision:
         """What follows from a command. Raises ApiError where the whole of it is refused."""
@@ -64,9 +69,9 @@ class Controller:
             case ElectGreatest():
                 return self.leading.elect_greatest(command)
             case AlterPartition():
-                return alter_partition(self.image, self.config, command, self._name_of)
+                return alter_partition(self.image, self._rules, command, self._name_of)
             case Reassign(wanted=wanted):
-                return reassign(self.image, self.config, wanted)
+                return reassign(self.image, self._rules, wanted)
             case SeeBrokers() | BeginShutdown() | LoseReplicas():
                 return self._see(command)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from tidelog.config import BrokerConfig
 from tidelog.controller.commands import ANY_EPOCH, AlterPartition, Decision, IsrChange
-from tidelog.controller.election import with_isr_of_leader
+from tidelog.controller.election import Rules, with_isr_of_leader
 from tidelog.controller.image import ClusterImage, PartitionState
 from tidelog.controller.leading import rules_of
 from tidelog.controller.writes import StateChanges
@@ -15,7 +14,7 @@ from tidelog.model import ApiError, BrokerId, ErrorCode, TopicId, TopicPartition
 
 
 def alter_partition(
-    image: ClusterImage, config: BrokerConfig, command: AlterPartition, name_of: Callable[[TopicId], str | None]
+    image: ClusterImage, default: Rules, command: AlterPartition, name_of: Callable[[TopicId], str | None]
 ) -> Decision:
     """Take or refuse the proposals, each for itself. Raises ApiError for a broker that is not who it says."""
     broker = image.brokers.get(command.broker_id)
@@ -32,7 +31,7 @@ def alter_partition(
             partition, before = _partition(image, change, name_of)
             if partition in altered:
                 raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, "The partition is in the request twice.")
-            after = _altered(image, config, command.broker_id, partition, before, change)
+            after = _altered(image, default, command.broker_id, partition, before, change)
         except ApiError as error:
             answers.append(error)
             continue
@@ -59,7 +58,7 @@ def _partition(
 
 def _altered(
     image: ClusterImage,
-    config: BrokerConfig,
+    default: Rules,
     broker_id: BrokerId,
     partition: TopicPartition,
     state: PartitionState,
@@ -79,7 +78,7 @@ def _altered(
         raise ApiError(ErrorCode.INVALID_UPDATE_VERSION)
     _check_isr(state, isr, is_recovering=change.is_recovering)
     _check_members(image, partition, change)
-    rules = rules_of(image.topics[partition.topic], config)
+    rules = rules_of(image.topics[partition.topic], default)
     return with_isr_of_leader(state, isr, rules, is_recovering=change.is_recovering)
 
 

@@ -28,12 +28,27 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 NOBODY: Final[frozenset[BrokerId]] = frozenset()
 
 
-def rules_of(topic: TopicImage, config: BrokerConfig) -> Rules:
+def default_rules(image: ClusterImage, static: BrokerConfig) -> Rules:
+    """The rules of a topic that has none of its own, on a controller that was started with `static`.
+
+    The minimum is the least that was altered for any broker: whoever leads, it commits nothing with fewer than that.
+    """
+    config = image.layers_of(static).merged()
+    own = [int(configs[MIN_ISR]) for configs in image.broker_configs.values() if MIN_ISR in configs]
+    return Rules(
+        min_isr=min(config.min_insync_replicas, *own) if own else config.min_insync_replicas,
+        is_unclean_allowed=config.unclean_leader_election_enable,
+    )
+
+
+def rules_of(topic: TopicImage, default: Rules) -> Rules:
     """What a topic's settings, or else the brokers', say about elections. Cheap: asked for many topics at once."""
     min_isr, unclean = topic.configs.get(MIN_ISR), topic.configs.get(UNCLEAN)
+    if min_isr is None and unclean is None:
+        return default
     return Rules(
-        min_isr=config.min_insync_replicas if min_isr is None else int(min_isr),
-        is_unclean_allowed=config.unclean_leader_election_enable if unclean is None else unclean.lower() == "true",
+        min_isr=default.min_isr if min_isr is None else int(min_isr),
+        is_unclean_allowed=default.is_unclean_allowed if unclean is None else unclean.lower() == "true",
     )
 
 
@@ -46,10 +61,10 @@ def check_rules(configs: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """The image and the settings under which leaders are elected."""
+    """The image and the rules under which leaders are elected."""
 
     image: ClusterImage
-    config: BrokerConfig
+    default: Rules
 
     def presence(self, *, restarted: frozenset[BrokerId] = NOBODY, forgetful: frozenset[BrokerId] = NOBODY) -> Presence:
         """Who is there."""
@@ -78,7 +93,9 @@ class Leading:
             try:
                 state = self._state(partition)
                 here = presence.without(self.image.offline.get(partition, NOBODY))
-                elected = _elected(state, command.kind, here, rules_of(self.image.topics[partition.topic], self.config))
+                elected = _elected(
+                    state, command.kind, here, rules_of(self.image.topics[partition.topic], self.default)
+                )
                 changes.put(partition, state, elected)
             except ApiError as error:
                 errors.append(error)
@@ -129,7 +146,7 @@ class Leading:
             if state is not None:
                 known = rules.get(partition.topic)
                 if known is None:
-                    known = rules[partition.topic] = rules_of(self.image.topics[partition.topic], self.config)
+                    known = rules[partition.topic] = rules_of(self.image.topics[partition.topic], self.default)
                 yield partition, state, known
 
 

@@ -10,9 +10,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidelog.config import BrokerConfig
 from tidelog.controller.commands import Decision
-from tidelog.controller.election import narrowed, reconsidered
+from tidelog.controller.election import Rules, narrowed, reconsidered
 from tidelog.controller.image import ClusterImage, PartitionState
 from tidelog.controller.leading import NOBODY, Leading, rules_of
 from tidelog.controller.writes import StateChanges
@@ -42,10 +41,10 @@ def running(image: ClusterImage, partitions: Iterable[TopicPartition] | None = N
 
 
 def reassign(
-    image: ClusterImage, config: BrokerConfig, wanted: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
+    image: ClusterImage, default: Rules, wanted: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
 ) -> Decision:
     """Start and cancel reassignments, each partition for itself; in `errors`, in order, why not."""
-    presence = Leading(image, config).presence()
+    presence = Leading(image, default).presence()
     changes = StateChanges(image)
     errors: list[ApiError | None] = []
     for partition, target in wanted.items():
@@ -59,7 +58,7 @@ def reassign(
             continue
         errors.append(None)
         here = presence.without(image.offline.get(partition, NOBODY))
-        after = reconsidered(moved, here, rules_of(image.topics[partition.topic], config))
+        after = reconsidered(moved, here, rules_of(image.topics[partition.topic], default))
         if after is moved and moved != state:
             after = dataclasses.replace(
                 moved, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1
