@@ -77,7 +77,7 @@ class ReplicaFetcher:
         self._around = surroundings
         self._clock = surroundings.runtime.clock
         self._backoff = replica_backoff(surroundings.config)
-        self._roster = Roster(leader_id, surroundings.config, surroundings.quotas, surroundings.runtime.randomness)
+        self._roster = Roster(surroundings.config, surroundings.quotas, surroundings.runtime.randomness)
         self._session = self._roster.session
         self._news = asyncio.Event()
         self._hurried_until_ms = 0.0
@@ -242,8 +242,9 @@ class ReplicaFetcher:
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return True
         elif code is ErrorCode.FENCED_LEADER_EPOCH:
-            # The leader was told a newer epoch than we were: until we are, nothing it says is meant for us.
-            self._roster.fail(followed, code.name)
+            # The leader was told a newer epoch than we were: until we are, nothing it says is meant for us. At every change of an epoch
+            # some are faster than others, so that is nothing to tell an operator.
+            self._roster.fail(followed)
         else:
             self._rest_after_failure(followed)
         return False
@@ -280,7 +281,8 @@ class ReplicaFetcher:
         if isinstance(failure, StorageFailure):
             self._around.replicas.storage_error(topic_partition, failure)
             if not isinstance(failure, DiskFull):
-                self._roster.fail(followed, failure)
+                self._roster.fail(followed)
+                logger.error("replica failed", extra=fields(partition=topic_partition, reason=failure))
                 return
         elif followed.failures == 0:
             logger.error("replicated data refused", extra=fields(partition=topic_partition, reason=failure))

@@ -5,7 +5,6 @@ Only those that may have moved are looked at before a request, so that thousands
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import dataclass
 from typing import Final
@@ -14,12 +13,9 @@ from tidelog.broker.replica_fetch_session import FetchLimits, FollowedKey, Repli
 from tidelog.broker.replication_quota import ReplicationQuotas
 from tidelog.client.backoff import Backoff
 from tidelog.config import BrokerConfig
-from tidelog.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from tidelog.model import LeaderEpoch, TopicId, TopicPartition
 from tidelog.partition import FetchPosition, Partition
 from tidelog.runtime import Randomness
-from tidelog.runtime.logs import fields
-
-logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_MS: Final = 50.0
 
@@ -54,10 +50,7 @@ class Followed:
 class Roster:
     """Who follows one leader, and the session that says so."""
 
-    def __init__(
-        self, leader_id: BrokerId, config: BrokerConfig, quotas: ReplicationQuotas, randomness: Randomness
-    ) -> None:
-        self._leader_id = leader_id
+    def __init__(self, config: BrokerConfig, quotas: ReplicationQuotas, randomness: Randomness) -> None:
         self._quotas = quotas
         self._randomness = randomness
         self._backoff = replica_backoff(config)
@@ -139,15 +132,11 @@ class Roster:
         followed.failures += 1
         self._rest(followed, now_ms + self._backoff.delay_ms(followed.failures, self._randomness))
 
-    def fail(self, followed: Followed, reason: object) -> None:
+    def fail(self, followed: Followed) -> None:
         """Fetch no more for it until the controller speaks."""
         followed.is_failed = True
         self._due.pop(followed, None)
         self.session.forget(followed.key)
-        logger.error(
-            "replica failed",
-            extra=fields(partition=followed.partition.topic_partition, leader=self._leader_id, reason=reason),
-        )
 
     def settle(self, now_ms: float) -> None:
         """Say where we are in every partition that may have moved; leave out those that cannot be fetched now."""
