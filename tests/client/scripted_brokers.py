@@ -68,6 +68,7 @@ class ScriptedBrokers:
         self.logs: dict[BrokerId, list[Entry]] = {node: [] for node in self.broker_ids}
         self.scripts: dict[ApiKey, Script] = {}
         self.asked: list[tuple[float, BrokerId, Request[Response]]] = []
+        self.expelled: set[BrokerId] = set()  # are not of the cluster any more, whatever they do
         self.mistakes: list[BaseException] = []
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -183,6 +184,7 @@ class ScriptedBrokers:
             brokers=tuple(
                 metadata.MetadataResponseBroker(node_id=each, host=f"broker-{each}", port=PORT)
                 for each in self.broker_ids
+                if each not in self.expelled
             ),
             cluster_id="scripted",
             controller_id=self.controller,

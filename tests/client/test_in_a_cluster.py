@@ -165,6 +165,21 @@ def test_clients_go_on_when_leaders_die(seed: int) -> None:
     assert load.longest_wait_ms < 1500
 
 
+def test_clients_leave_a_leader_that_stands_still_when_the_cluster_does() -> None:
+    with ThreeBrokers(min_insync_replicas="2") as cluster:
+        cluster.create_topic()
+        load = Load(cluster)
+        load.until_acknowledged(20)
+        zombie = cluster.leader(T0)
+        zombie.pause()
+        load.until_acknowledged(20)
+        zombie.resume()
+        cluster.until(lambda: len(cluster.state(T0).isr) == 3, "all are in sync")
+        load.finish()
+    assert all(load.read[offset] == index for offset, index in load.acknowledged.items())
+    assert load.longest_wait_ms < 15_000  # of which the registry takes 9,000 to believe it
+
+
 def test_a_consumer_reads_from_its_own_rack_and_goes_on_when_that_broker_dies() -> None:
     def fetches_at(node: BrokerId) -> float:
         metrics = cluster.brokers[node].node.runtime.metrics

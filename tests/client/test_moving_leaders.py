@@ -172,6 +172,53 @@ def test_who_leaves_requests_unanswered_is_asked_last(seed: int) -> None:
     brokers.run(story)
 
 
+def let_the_leader_fall_silent(brokers: ScriptedBrokers, *, expelled_after_s: float) -> None:
+    """A stopped process: its connections stay, nothing is answered, and after a while another leads."""
+
+    def expel() -> None:
+        brokers.expelled.add(1)
+        brokers.elect(2, 1)
+
+    brokers.scripts = dict.fromkeys(
+        (ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.FETCH, ApiKey.API_VERSIONS),
+        lambda node, _request: None if node == 1 else AS_USUAL,
+    )
+    asyncio.get_running_loop().call_later(expelled_after_s, expel)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_producer_leaves_a_silent_leader_soon_after_the_cluster_has(seed: int) -> None:
+    brokers = ScriptedBrokers(seed=seed)
+
+    async def story(runtime: Runtime) -> None:
+        async with Producer.connect(ProducerConfig.from_properties(properties(brokers)), runtime) as producer:
+            await producer.send_and_wait("t", b"a", partition=0)
+            let_the_leader_fall_silent(brokers, expelled_after_s=9)
+            started_ms = runtime.clock.monotonic_ms()
+            await producer.send_and_wait("t", b"b", partition=0)
+            assert 9_000 < runtime.clock.monotonic_ms() - started_ms < 16_000
+
+    brokers.run(story)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_consumer_leaves_a_silent_leader_soon_after_the_cluster_has(seed: int) -> None:
+    brokers = ScriptedBrokers(seed=seed)
+    brokers.append(b"a")
+
+    async def story(runtime: Runtime) -> None:
+        async with Consumer.connect(consumer_config(brokers), runtime) as consumer:
+            consumer.assign([T0])
+            await read(consumer, 1)
+            let_the_leader_fall_silent(brokers, expelled_after_s=9)
+            started_ms = runtime.clock.monotonic_ms()
+            asyncio.get_running_loop().call_later(9.1, brokers.append, b"b")
+            assert await read(consumer, 1) == [b"b"]
+            assert 9_000 < runtime.clock.monotonic_ms() - started_ms < 16_000
+
+    brokers.run(story)
+
+
 def test_old_news_does_not_send_a_client_back_to_the_old_leader() -> None:
     brokers = ScriptedBrokers()
     brokers.elect(2, 5)

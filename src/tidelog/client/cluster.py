@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Iterable
+from functools import partial
 from types import TracebackType
 from typing import Final, Protocol, TypeVar
 
@@ -22,6 +23,7 @@ from tidelog.client.errors import (
     TopicUnavailable,
     UnsupportedApi,
 )
+from tidelog.client.hedge import first_answer
 from tidelog.client.metadata import Leader, MetadataCache, TopicMetadata
 from tidelog.client.scope import TaskScope
 from tidelog.model import BrokerId, ErrorCode, TopicPartition
@@ -33,6 +35,9 @@ R = TypeVar("R", bound=Response)
 
 _EAGER_REFRESHES: Final = 20
 """So many answers without news come at the pace of the first retry, since a new leader is elected soon or not at all."""
+
+SILENCE_MS: Final = 3_000.0
+"""An answer that takes longer may never come: somebody else is asked how the cluster is, and whether that broker is still of it."""
 
 HOPELESS_TOPIC: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """Errors of a topic that asking again does not cure."""
@@ -79,7 +84,13 @@ class _Link:
         return self.connection is not None and not self.connection.is_lost
 
     @property
-    def timed_out(self) -> bool:
+    def is_silent(self) -> bool:
+        """Whether a request has been waiting for its answer for suspiciously long."""
+        return self.connection is not None and self.connection.waiting_ms >= SILENCE_MS
+
+    @property
+    def was_silent(self) -> bool:
+        """Whether the last connection was given up for that."""
         return self.connection is not None and self.connection.has_timed_out
 
 
@@ -172,6 +183,9 @@ class Cluster:
             except ConnectionLost as error:
                 failure = error
         raise BrokersUnreachable(f"no broker answered; last: {failure}") from failure
+
+    async def _request_at(self, address: Address, request: Request[R]) -> R:
+        return await (await self._connect(address, Lane.CONTROL)).request(request)
 
     async def connect(self, node: BrokerId, lane: Lane) -> Connection:
         """An open connection to a broker, opened now if need be, though not sooner than its backoff allows. Raises ConnectionLost."""
@@ -275,14 +289,14 @@ class Cluster:
     async def _until_refresh_is_due(self) -> None:
         updated_ms = self.metadata.updated_ms
         due_ms = 0.0 if updated_ms is None else updated_ms + self._config.metadata_max_age_ms
-        delay_ms = due_ms - self._runtime.clock.monotonic_ms()
-        if delay_ms <= 0:
-            return
-        try:
-            async with asyncio.timeout(delay_ms / 1000):
-                await self._refresh_wanted.wait()
-        except TimeoutError:
-            return
+        while (delay_ms := due_ms - self._runtime.clock.monotonic_ms()) > 0:
+            try:
+                async with asyncio.timeout(min(delay_ms, SILENCE_MS) / 1000):
+                    await self._refresh_wanted.wait()
+                    return
+            except TimeoutError:
+                if any(link.is_silent for link in self._links.values()):
+                    return
 
     async def _ask_metadata(self) -> MetadataResponse:
         idle_since_ms = self._runtime.clock.monotonic_ms() - self._config.metadata_max_idle_ms
@@ -292,7 +306,8 @@ class Cluster:
             topics=tuple(MetadataRequestTopic(name=topic) for topic in self._last_used_ms),
             allow_auto_topic_creation=self._creates_topics,
         )
-        response = await self.request(None, request)
+        asks = [partial(self._request_at, address, request) for address in self._candidates()]
+        response = await first_answer(asks, patience_ms=SILENCE_MS)
         if response.error_code is not ErrorCode.NONE or not response.brokers:
             raise BrokersUnreachable(f"a broker answered Metadata with {response.error_code.name} and no brokers")
         return response
@@ -309,7 +324,7 @@ class Cluster:
     def _candidates(self) -> list[Address]:
         """Whom to ask what anybody knows: open connections first, least busy, then brokers that did not fail lately, then bootstrap.
 
-        Who left a request unanswered on any lane comes last: a stopped process keeps its connections open, and answers nothing.
+        Who leaves a request unanswered on any lane comes last: a stopped process keeps its connections open, and answers nothing.
         """
         known = [Address(broker.host, broker.port) for broker in self.metadata.brokers.values()]
         return [*self._by_promise(known), *self._by_promise(set(self._config.bootstrap_servers) - set(known))]
@@ -317,7 +332,7 @@ class Cluster:
     def _by_promise(self, addresses: Iterable[Address]) -> list[Address]:
         def promise(address: Address) -> tuple[bool, bool, int, int, float]:
             lanes = [self._links.get((address, lane)) for lane in Lane]
-            is_silent = any(link is not None and link.timed_out for link in lanes)
+            is_silent = any(link is not None and (link.is_silent or link.was_silent) for link in lanes)
             link = self._links.get((address, Lane.CONTROL)) or _Link()
             busy = link.connection.in_flight_count if link.is_open and link.connection is not None else 0
             return (is_silent, not link.is_open, link.failures, busy, self._runtime.randomness.fraction())

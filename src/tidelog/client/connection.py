@@ -45,11 +45,12 @@ class ConnectionLimits:
 class Unanswered(Generic[R]):
     """A request on the wire. Await `answer` for its response."""
 
-    __slots__ = ("answer", "header", "timer")
+    __slots__ = ("answer", "header", "sent_s", "timer")
 
-    def __init__(self, header: RequestHeader, answer: asyncio.Future[R]) -> None:
+    def __init__(self, header: RequestHeader, answer: asyncio.Future[R], *, sent_s: float) -> None:
         self.header = header
         self.answer = answer
+        self.sent_s = sent_s
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -82,6 +83,11 @@ class Connection(asyncio.Protocol):
         return isinstance(self._lost, RequestTimedOut)
 
     @property
+    def waiting_ms(self) -> float:
+        """For how long the oldest request has been waiting for its answer; 0 if none is."""
+        return (self._loop.time() - self._unanswered[0].sent_s) * 1000 if self._unanswered else 0.0
+
+    @property
     def can_send(self) -> bool:
         """Whether a request may go out now: connected, pipeline not full, the peer reads what we write."""
         return self._lost is None and self._is_writable and len(self._unanswered) < self._limits.in_flight_max
@@ -103,7 +109,7 @@ class Connection(asyncio.Protocol):
     ) -> Unanswered[R]:
         """Put a request on the wire now. Raises ConnectionLost, UnsupportedApi, or UnencodableMessage; check `can_send` first."""
         header = self._write(request, version)
-        unanswered: Unanswered[R] = Unanswered(header, self._loop.create_future())
+        unanswered: Unanswered[R] = Unanswered(header, self._loop.create_future(), sent_s=self._loop.time())
         delay_ms = self._limits.request_timeout_ms if timeout_ms is None else timeout_ms
         # Whoever answers checks the type against the table, so the deque may hold requests of every kind.
         entry = cast("Unanswered[Response]", unanswered)
