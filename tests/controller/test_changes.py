@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.controller.clusters import controller, state, topic
+from tests.controller.clusters import T0, broker, controller, state, topic
 from tidelog.controller import (
     ALL_BROKERS,
     AlterConfigs,
@@ -19,8 +19,11 @@ from tidelog.controller import (
     CreatePartitions,
     CreateTopics,
     Decision,
+    ForgetMinimums,
     MorePartitions,
     NewTopic,
+    Reconsider,
+    SeeBrokers,
 )
 from tidelog.model import ApiError, ErrorCode, TopicPartition
 from tidelog.registry import Create, Set
@@ -313,3 +316,30 @@ def test_partitions_without_a_leader_are_looked_at_when_unclean_elections_are_al
     deciding = controller(topic("t", state((1,)), orphaned), brokers=1, node_id="1")
     decision = altered(deciding, entity, name, unclean_leader_election_enable="true")
     assert decision.reconsider == (TopicPartition("t", 1),)
+
+
+def test_raised_minimum_makes_nobody_eligible_until_every_leader_has_heard_of_it() -> None:
+    """A leader that still counts with 1 commits alone, so that whoever leaves its ISR does not know all."""
+    deciding = controller(topic("t", state((1, 2)), configs={"min.insync.replicas": "1"}), brokers=2)
+    deciding.image = altered(deciding, ConfigEntity.TOPIC, "t", min_insync_replicas="2").image
+    assert deciding.image.former_minimums == {"t": 1}
+    deciding.image = deciding.decide(SeeBrokers(brokers={1: broker(1)})).image
+    early = deciding.decide(Reconsider(partitions=[T0])).image.topics["t"].partitions[0]
+    assert (early.isr, early.eligible) == ((1,), ())
+    deciding.image = deciding.decide(ForgetMinimums()).image
+    later = deciding.decide(Reconsider(partitions=[T0])).image.topics["t"].partitions[0]
+    assert (later.isr, later.eligible) == ((1,), (2,))
+
+
+def test_minimum_that_is_raised_twice_is_remembered_as_it_first_was() -> None:
+    deciding = controller(topic("t", state((1, 2))), brokers=2)
+    for value in ("2", "3", "1"):
+        deciding.image = altered(deciding, ConfigEntity.TOPIC, "t", min_insync_replicas=value).image
+    assert deciding.image.former_minimums == {"t": 1}
+
+
+def test_raised_minimum_of_all_brokers_is_remembered_for_topics_that_heed_it() -> None:
+    own = topic("own", state((1, 2)), configs={"min.insync.replicas": "2"})
+    deciding = controller(topic("t", state((1, 2))), own, brokers=2)
+    image = altered(deciding, ConfigEntity.BROKER, ALL_BROKERS, min_insync_replicas="2").image
+    assert image.former_minimums == {"t": 1}

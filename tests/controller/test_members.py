@@ -499,6 +499,25 @@ def test_unclean_election_follows_when_it_is_allowed() -> None:
     play(story)
 
 
+def test_raised_minimum_counts_when_no_leader_can_have_missed_it() -> None:
+    async def story(members: Members) -> None:
+        one, _, _ = await members.three()
+        await create(one, assignment=(2, 3))
+        change = ConfigChange(name="min.insync.replicas", operation=ConfigOperation.SET, value="2")
+        alteration = ConfigAlteration(entity=ConfigEntity.TOPIC, name="t", changes=(change,))
+        assert await one.service.alter_configs([alteration]) == [None]
+        early = await propose(one, members, 2)
+        assert isinstance(early, PartitionState)
+        assert early.eligible == ()
+        assert isinstance(await propose(one, members, 2, 3), PartitionState)
+        await members.until(lambda: members.image.former_minimums == {})
+        later = await propose(one, members, 2)
+        assert isinstance(later, PartitionState)
+        assert later.eligible == (3,)
+
+    play(story)
+
+
 def test_leadership_is_given_back_some_time_after_an_election() -> None:
     async def story(members: Members) -> None:
         one, two, _ = await members.three()

@@ -35,7 +35,7 @@ def alter_configs(image: ClusterImage, static: BrokerConfig, alterations: Sequen
             # Whatever is cut off before the last of these writes has cost a chance to lead, and nothing else.
             writes += chunks([*without.operations(), *operations], PARTITIONS_PER_WRITE)
             changes += without.all()
-            image = without.image()
+            image = _with_former_minimums(image, without.image(), static)
     return Decision(
         writes=writes,
         image=image,
@@ -77,6 +77,16 @@ def _without_eligible(before: ClusterImage, after: ClusterImage, static: BrokerC
                 cleared = settled(state, dataclasses.replace(state, eligible=()))
                 changes.put(TopicPartition(topic.name, index), state, cleared)
     return changes
+
+
+def _with_former_minimums(before: ClusterImage, after: ClusterImage, static: BrokerConfig) -> ClusterImage:
+    """The altered image, in which minimums that were raised are remembered as they were: a leader commits by them until it hears."""
+    raised = {
+        topic.name: min(was.min_isr, before.former_minimums.get(topic.name, was.min_isr))
+        for topic, was, now in _topics_with_other_rules(before, after, static)
+        if was.min_isr < now.min_isr
+    }
+    return dataclasses.replace(after, former_minimums={**after.former_minimums, **raised}) if raised else after
 
 
 def _now_unclean(before: ClusterImage, after: ClusterImage, static: BrokerConfig) -> tuple[TopicPartition, ...]:

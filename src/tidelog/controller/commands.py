@@ -105,6 +105,11 @@ class LoseReplicas:
     partitions: Sequence[TopicPartition]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetMinimums:
+    """Every leader has heard by now of the min.insync.replicas that hold, or is none any more."""
+
+
 class ElectionType(enum.IntEnum):
     """Who is to lead, as ElectLeaders numbers it."""
 
@@ -145,6 +150,7 @@ Command: TypeAlias = (
     | AlterPartition
     | BeginShutdown
     | LoseReplicas
+    | ForgetMinimums
     | ElectLeaders
     | ElectGreatest
     | Reassign

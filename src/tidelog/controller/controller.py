@@ -17,12 +17,12 @@ from tidelog.controller.commands import (
     DeleteTopics,
     ElectGreatest,
     ElectLeaders,
+    ForgetMinimums,
     LoseReplicas,
     Reassign,
     Reconsider,
     SeeBrokers,
 )
-from tidelog.controller.election import Rules
 from tidelog.controller.image import ClusterImage, partitions_of
 from tidelog.controller.isr import alter_partition
 from tidelog.controller.leading import Leading, default_rules, seen_brokers, without_replicas
@@ -47,13 +47,9 @@ class Controller:
         return self.image.layers_of(self._static_config).merged()
 
     @property
-    def _rules(self) -> Rules:
-        return default_rules(self.image, self._static_config)
-
-    @property
     def leading(self) -> Leading:
         """Elections under the image of now."""
-        return Leading(self.image, self._rules)
+        return Leading(self.image, default_rules(self.image, self._static_config))
 
     def decide(self, command: Command) -> Decision:
         """What follows from a command. Raises ApiError where the whole of it is refused."""
@@ -69,10 +65,10 @@ class Controller:
             case ElectGreatest():
                 return self.leading.elect_greatest(command)
             case AlterPartition():
-                return alter_partition(self.image, self._rules, command, self._name_of)
+                return alter_partition(self.leading, command, self._name_of)
             case Reassign(wanted=wanted):
-                return reassign(self.image, self._rules, wanted)
-            case SeeBrokers() | BeginShutdown() | LoseReplicas():
+                return reassign(self.leading, wanted)
+            case SeeBrokers() | BeginShutdown() | LoseReplicas() | ForgetMinimums():
                 return self._see(command)
 
     def _make(self, command: CreateTopics | DeleteTopics | CreatePartitions) -> Decision:
@@ -85,13 +81,15 @@ class Controller:
             case CreatePartitions(topics=growing):
                 return making.grow(growing)
 
-    def _see(self, command: SeeBrokers | BeginShutdown | LoseReplicas) -> Decision:
+    def _see(self, command: SeeBrokers | BeginShutdown | LoseReplicas | ForgetMinimums) -> Decision:
         match command:
             case SeeBrokers(brokers=brokers):
                 return Decision(image=seen_brokers(self.image, brokers))
             case LoseReplicas(broker_id=broker_id, partitions=partitions):
                 image = without_replicas(self.image, broker_id, partitions)
                 return Decision(image=image, reconsider=tuple(partitions))
+            case ForgetMinimums():
+                return Decision(image=dataclasses.replace(self.image, former_minimums={}))
             case BeginShutdown():
                 return self._begin_shutdown(command)
 

@@ -105,6 +105,9 @@ class ClusterImage:
     finished_deletions: frozenset[str] = frozenset()  # marked when this reign began; their logs may still lie about
     shutting_down: frozenset[BrokerId] = frozenset()  # live, but about to leave: they neither lead nor join an ISR
     offline: Mapping[TopicPartition, frozenset[BrokerId]] = field(default_factory=dict)  # replicas whose disk failed
+    former_minimums: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by topic: a leader may not have heard of the raise
 
     def layers_of(self, static: BrokerConfig) -> ConfigLayers:
         """The settings of the broker that was started with `static`, with what was altered since."""

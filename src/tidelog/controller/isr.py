@@ -6,17 +6,16 @@ import dataclasses
 from collections.abc import Callable
 
 from tidelog.controller.commands import ANY_EPOCH, AlterPartition, Decision, IsrChange
-from tidelog.controller.election import Rules, with_isr_of_leader
+from tidelog.controller.election import with_isr_of_leader
 from tidelog.controller.image import ClusterImage, PartitionState
-from tidelog.controller.leading import rules_of
+from tidelog.controller.leading import Leading
 from tidelog.controller.writes import StateChanges
 from tidelog.model import ApiError, BrokerId, ErrorCode, TopicId, TopicPartition
 
 
-def alter_partition(
-    image: ClusterImage, default: Rules, command: AlterPartition, name_of: Callable[[TopicId], str | None]
-) -> Decision:
+def alter_partition(leading: Leading, command: AlterPartition, name_of: Callable[[TopicId], str | None]) -> Decision:
     """Take or refuse the proposals, each for itself. Raises ApiError for a broker that is not who it says."""
+    image = leading.image
     broker = image.brokers.get(command.broker_id)
     if broker is None or broker.broker_epoch != command.broker_epoch:
         raise ApiError(
@@ -31,7 +30,7 @@ def alter_partition(
             partition, before = _partition(image, change, name_of)
             if partition in altered:
                 raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, "The partition is in the request twice.")
-            after = _altered(image, default, command.broker_id, partition, before, change)
+            after = _altered(leading, command.broker_id, partition, before, change)
         except ApiError as error:
             answers.append(error)
             continue
@@ -57,8 +56,7 @@ def _partition(
 
 
 def _altered(
-    image: ClusterImage,
-    default: Rules,
+    leading: Leading,
     broker_id: BrokerId,
     partition: TopicPartition,
     state: PartitionState,
@@ -77,8 +75,8 @@ def _altered(
     if change.partition_epoch < state.partition_epoch:
         raise ApiError(ErrorCode.INVALID_UPDATE_VERSION)
     _check_isr(state, isr, is_recovering=change.is_recovering)
-    _check_members(image, partition, change)
-    rules = rules_of(image.topics[partition.topic], default)
+    _check_members(leading.image, partition, change)
+    rules = leading.rules(leading.image.topics[partition.topic])
     return with_isr_of_leader(state, isr, rules, is_recovering=change.is_recovering)
 
 

@@ -75,6 +75,12 @@ class Leading:
             forgetful=forgetful,
         )
 
+    def rules(self, topic: TopicImage) -> Rules:
+        """The rules of a topic. A minimum that was raised just now counts once every leader must have heard of it."""
+        rules = rules_of(topic, self.default)
+        former = self.image.former_minimums.get(topic.name, rules.min_isr)
+        return rules if former >= rules.min_isr else dataclasses.replace(rules, min_isr=former)
+
     def reconsider(self, command: Reconsider) -> Decision:
         """Bring partitions in line with who is there; those that are gone meanwhile are passed over."""
         presence = self.presence(restarted=command.restarted, forgetful=command.forgetful)
@@ -93,9 +99,7 @@ class Leading:
             try:
                 state = self._state(partition)
                 here = presence.without(self.image.offline.get(partition, NOBODY))
-                elected = _elected(
-                    state, command.kind, here, rules_of(self.image.topics[partition.topic], self.default)
-                )
+                elected = _elected(state, command.kind, here, self.rules(self.image.topics[partition.topic]))
                 changes.put(partition, state, elected)
             except ApiError as error:
                 errors.append(error)
@@ -146,7 +150,7 @@ class Leading:
             if state is not None:
                 known = rules.get(partition.topic)
                 if known is None:
-                    known = rules[partition.topic] = rules_of(self.image.topics[partition.topic], self.default)
+                    known = rules[partition.topic] = self.rules(self.image.topics[partition.topic])
                 yield partition, state, known
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog.controller.commands import Decision
-from tidelog.controller.election import Rules, narrowed, reconsidered
+from tidelog.controller.election import narrowed, reconsidered
 from tidelog.controller.image import ClusterImage, PartitionState
-from tidelog.controller.leading import NOBODY, Leading, rules_of
+from tidelog.controller.leading import NOBODY, Leading
 from tidelog.controller.writes import StateChanges
 from tidelog.model import ApiError, BrokerId, ErrorCode, TopicPartition
 
@@ -40,11 +40,9 @@ def running(image: ClusterImage, partitions: Iterable[TopicPartition] | None = N
     ]
 
 
-def reassign(
-    image: ClusterImage, default: Rules, wanted: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
-) -> Decision:
+def reassign(leading: Leading, wanted: Mapping[TopicPartition, tuple[BrokerId, ...] | None]) -> Decision:
     """Start and cancel reassignments, each partition for itself; in `errors`, in order, why not."""
-    presence = Leading(image, default).presence()
+    image, presence = leading.image, leading.presence()
     changes = StateChanges(image)
     errors: list[ApiError | None] = []
     for partition, target in wanted.items():
@@ -58,7 +56,7 @@ def reassign(
             continue
         errors.append(None)
         here = presence.without(image.offline.get(partition, NOBODY))
-        after = reconsidered(moved, here, rules_of(image.topics[partition.topic], default))
+        after = reconsidered(moved, here, leading.rules(image.topics[partition.topic]))
         if after is moved and moved != state:
             after = dataclasses.replace(
                 moved, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1

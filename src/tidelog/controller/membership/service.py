@@ -130,7 +130,7 @@ class Membership:
     async def _created(self, create: Create) -> Node:
         """The node of our registration; one that a dead session of ours left is waited for as long as a session can last."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._session_timeout_ms / 1000
+        deadline = loop.time() + self.session_timeout_ms / 1000
         changed = asyncio.Event()
         watch = None
         try:
@@ -182,7 +182,8 @@ class Membership:
             await self._registry.multi([Create(path, content)])
 
     @property
-    def _session_timeout_ms(self) -> int:
+    def session_timeout_ms(self) -> int:
+        """How long a broker that hears nothing from the registry can still be registered there."""
         if self._config.zookeeper_connect:
             return self._config.zookeeper_session_timeout_ms
         return self._config.registry_session_timeout_ms

@@ -137,7 +137,11 @@ class Office:
         if before is not None:
             image = seen_brokers(
                 dataclasses.replace(
-                    image, brokers=before.brokers, shutting_down=before.shutting_down, offline=before.offline
+                    image,
+                    brokers=before.brokers,
+                    shutting_down=before.shutting_down,
+                    offline=before.offline,
+                    former_minimums=before.former_minimums,
                 ),
                 image.brokers,
             )

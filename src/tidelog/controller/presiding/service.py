@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
 from tidelog.config import BrokerConfig
 from tidelog.controller import layout
 from tidelog.controller.channels import ClusterChannels
-from tidelog.controller.commands import ElectGreatest, ElectionType, ElectLeaders
+from tidelog.controller.commands import ElectGreatest, ElectionType, ElectLeaders, ForgetMinimums
 from tidelog.controller.controller import Controller
 from tidelog.controller.inquiry.service import ask_for_ends
 from tidelog.controller.membership.service import Membership
@@ -59,6 +60,8 @@ class Presiding:
         self._hearing: asyncio.Task[None] | None = None
         self._is_session_over = False
         self._balance_due_ms: float | None = None  # in this reign
+        self._former_minimums: Mapping[str, int] = {}
+        self._forget_due_ms = 0.0
         self._retry_ms = 0.0
 
     async def begin(self) -> None:
@@ -148,8 +151,19 @@ class Presiding:
             self._balance_due_ms = self._clock.monotonic_ms() + FIRST_BALANCE_MS
         controller = await self._office.load(await self._membership.prepare())
         await self._office.compare_brokers(controller)
+        await self._forget_minimums(controller)
         if self._balance_due_ms is not None and self._clock.monotonic_ms() >= self._balance_due_ms:
             await self._balance(controller)
+
+    async def _forget_minimums(self, controller: Controller) -> None:
+        """Count with raised minimums when a leader that has not heard of them cannot be a member any more."""
+        minimums, now_ms = controller.image.former_minimums, self._clock.monotonic_ms()
+        if minimums is not self._former_minimums:
+            self._former_minimums = minimums
+            self._forget_due_ms = now_ms + 2 * self._membership.session_timeout_ms
+        elif minimums and now_ms >= self._forget_due_ms:
+            await self._office.perform(controller, ForgetMinimums())
+            self._office.done(controller)
 
     async def _balance(self, controller: Controller) -> None:
         config = controller.config
