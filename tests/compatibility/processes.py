@@ -5,6 +5,7 @@ A process here is ready when it has said so on its output, is ended with a bound
 
 from __future__ import annotations
 
+import itertools
 import os
 import queue
 import re
@@ -23,6 +24,7 @@ from typing import IO, Final, Self
 START_TIMEOUT_S: Final = 60
 STOP_TIMEOUT_S: Final = 10
 _REMEMBERED_LINES: Final = 200
+_PORTS: Final = range(10_011, 19_997)
 
 
 class ProcessFailed(Exception):
@@ -47,9 +49,16 @@ class RunningProcess:
     """A started program whose lines are read as they come. Use it as a context manager: leaving it ends the program."""
 
     def __init__(
-        self, command: Sequence[str], *, environment: Mapping[str, str] | None = None, has_input: bool = False
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        has_input: bool = False,
+        transcript: Path | None = None,
     ) -> None:
         self.command = list(command)
+        self._transcript = transcript
+        self._is_asked_to_stop = False
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._last_lines: deque[str] = deque(maxlen=_REMEMBERED_LINES)
         self.started_s = time.monotonic()
@@ -108,10 +117,16 @@ class RunningProcess:
             if match := re.search(pattern, line):
                 return match
 
+    def ask_to_stop(self) -> None:
+        """SIGTERM, once: some take a second one for impatience."""
+        if not self._is_asked_to_stop and self.process.poll() is None:
+            self._is_asked_to_stop = True
+            self.process.send_signal(signal.SIGTERM)
+
     def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Ask it to end (SIGTERM), insist after `timeout_s` (SIGKILL), and return its exit code."""
+        self.ask_to_stop()
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
             try:
                 self.process.wait(timeout_s)
             except subprocess.TimeoutExpired:
@@ -132,9 +147,11 @@ class RunningProcess:
         return code
 
     def _read(self, output: IO[str]) -> None:
-        for line in output:
-            self._last_lines.append(line)
-            self._lines.put(line)
+        with (self._transcript or Path(os.devnull)).open("a", encoding="utf-8") as transcript:
+            for line in output:
+                transcript.write(line)
+                self._last_lines.append(line)
+                self._lines.put(line)
         self._lines.put(None)
 
     def _story(self) -> str:
@@ -200,13 +217,23 @@ def _name_of(pid: int) -> str:
 class TidelogCluster:
     """N `tidelog broker` processes with fixed ports and one registry, started again only when told to. They are numbered from 1.
 
-    Use it as a context manager: leaving it ends them all.
+    `ports` are where clients reach them, `own` settings of single brokers, which win over those of all. Use it as a context manager:
+    leaving it ends them all.
     """
 
-    def __init__(self, data: Path, properties: Mapping[str, str] | None = None, *, broker_count: int = 3) -> None:
+    def __init__(
+        self,
+        data: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        broker_count: int = 3,
+        ports: Mapping[int, int] | None = None,
+        own: Mapping[int, Mapping[str, str]] | None = None,
+    ) -> None:
         self.data = data
+        self._own = own or {}
         data.mkdir(parents=True, exist_ok=True)
-        self.ports = dict(enumerate(free_ports(broker_count), 1))
+        self.ports = dict(ports or enumerate(free_ports(broker_count), 1))
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
         self._properties = {
             "default.replication.factor": str(min(broker_count, 3)),
@@ -244,6 +271,10 @@ class TidelogCluster:
         """The last lines of a broker's log, since it was last started."""
         return self._processes[broker_id].output
 
+    def transcript(self, broker_id: int) -> Path:
+        """Everything a broker ever said, over all its starts; complete once it has ended."""
+        return self.data / f"broker-{broker_id}.log"
+
     def wait_ready(self, broker_id: int) -> None:
         """Wait until a broker that was started serves."""
         self._processes[broker_id].wait_for("^ready bootstrap=")
@@ -271,24 +302,28 @@ class TidelogCluster:
         """SIGTERM: a clean stop; the exit code."""
         return self._processes[broker_id].stop()
 
-    def restart(self, broker_id: int) -> None:
-        """Start a broker again that was killed or shut down, with its port and its data, and wait until it serves."""
-        self._launch(broker_id)
-        self.wait_ready(broker_id)
+    def restart(self, *broker_ids: int) -> None:
+        """Start brokers again that were killed or shut down, with their ports and their data, and wait until they serve."""
+        for broker_id in broker_ids:
+            self._launch(broker_id)
+        for broker_id in broker_ids:
+            self.wait_ready(broker_id)
 
-    def stop_all(self) -> None:
-        """End all brokers, in parallel."""
+    def stop_all(self) -> dict[int, int]:
+        """End all brokers, in parallel; their exit codes."""
         for broker_id in sorted(self._stopped & set(self.pids)):
             self.cont(broker_id)
-        for pid in self.pids.values():
-            os.kill(pid, signal.SIGTERM)
         for process in self._processes.values():
-            process.stop()
+            process.ask_to_stop()
+        return {broker_id: process.stop() for broker_id, process in self._processes.items()}
 
     def kill_all(self) -> None:
-        """SIGKILL for all of them."""
+        """SIGKILL for all of them, at once."""
+        for pid in self.pids.values():
+            os.kill(pid, signal.SIGKILL)
         for process in self._processes.values():
             process.kill()
+        self._stopped.clear()
 
     def _launch(self, broker_id: int) -> None:
         properties = {
@@ -296,17 +331,34 @@ class TidelogCluster:
             "node.id": str(broker_id),
             "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[broker_id]}",
             "log.dirs": str(self.log_dir(broker_id)),
+            **self._own.get(broker_id, {}),
         }
         properties.setdefault("tidelog.registry.path", str(self.data / "registry.sqlite"))
         file = self.data / f"broker-{broker_id}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        self._processes[broker_id] = RunningProcess([sys.executable, "-m", "tidelog", "broker", "--config", str(file)])
+        self._processes[broker_id] = RunningProcess(
+            [sys.executable, "-m", "tidelog", "broker", "--config", str(file)], transcript=self.transcript(broker_id)
+        )
+
+
+#: Where this process goes on looking for ports; other processes began elsewhere.
+_candidates: Final = itertools.count(os.getpid() * 37 + time.monotonic_ns() // 1_000_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports of loopback that nobody listens on now, none given out before by this process.
+
+    The kernel gives none of them to an outgoing connection, so that a broker that is started again finds its port free.
+    """
+    found: list[int] = []
+    for number in itertools.islice(_candidates, len(_PORTS)):
+        port = _PORTS[number % len(_PORTS)]
+        with socket.socket() as candidate:
+            try:
+                candidate.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise ProcessFailed("no free ports")
