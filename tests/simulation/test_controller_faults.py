@@ -166,6 +166,21 @@ def test_c06_a_second_process_with_a_broker_id_in_use_is_refused() -> None:
 
 
 @kills
+@pytest.mark.parametrize("after_ms", [5, 10, 15])
+def test_a_broker_whose_session_lapses_while_it_starts_opens_another(after_ms: int) -> None:
+    with three_brokers(5) as cluster:
+        make_topic(cluster, REPLICAS)
+        cluster.brokers[2].kill()
+        cluster.brokers[2].restart()
+        cluster.world.run_for_ms(after_ms)
+        cluster.brokers[2].pause()
+        cluster.world.run_for_ms(30_000)
+        cluster.brokers[2].resume()
+        cluster.until(lambda: cluster.brokers[2].is_ready, "it serves")
+        heal(cluster)
+
+
+@kills
 @pytest.mark.slow
 @pytest.mark.parametrize("writes", range(7))
 def test_c07_a_controller_that_dies_between_two_writes_leaves_nothing_half_done(writes: int) -> None:

@@ -19,7 +19,7 @@ from tidelog.config import ConfigError, LogConfig
 from tidelog.controller import MalformedNode, layout
 from tidelog.model import ApiError, ErrorCode, TopicId
 from tidelog.registry import Node as RegistryNode
-from tidelog.registry import Registry, RegistryError, RegistryUnavailable, Watch
+from tidelog.registry import Registry, RegistryError, RegistryUnavailable, SessionExpired, Watch
 from tidelog.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _READ_ALL_EVERY_S: Final = 60.0
+_SESSIONS_MAX: Final = 5  # that may lapse during one start
 _RETRY_S: Final = 0.5
 _TOPICS_AT_ONCE: Final = 500
 
@@ -96,13 +97,24 @@ class ConfigFollower:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Read everything, then follow until the block is left. Raises RegistryUnavailable where the first reading fails."""
-        await self._watch_and_read_all()
+        await self._begin()
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(self._follow())
             try:
                 yield
             finally:
                 following.cancel()
+
+    async def _begin(self) -> None:
+        """Read everything, in another session if ours lapsed: the broker is not registered yet, so nobody minds."""
+        for _ in range(_SESSIONS_MAX):
+            try:
+                await self._watch_and_read_all()
+            except SessionExpired:
+                await self._registry.open_session()
+            else:
+                return
+        await self._watch_and_read_all()
 
     def on_session(self) -> None:
         """The registry has given us another session: the watch of the former is gone."""
