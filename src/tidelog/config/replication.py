@@ -88,19 +88,19 @@ class ReplicationConfig:
         read_by="broker.replica_manager"
     )
     replica_fetch_max_bytes: int = setting(
-        "replica.fetch.max.bytes", integer(0), "1048576", "Most bytes a follower fetches of one partition.", read_by="broker.replica_fetcher"
+        "replica.fetch.max.bytes", integer(0), "1048576", "Most bytes a follower fetches of one partition.", read_by="broker.replica_roster"
     )
     replica_fetch_response_max_bytes: int = setting(
         "replica.fetch.response.max.bytes", integer(0), "10485760", "Most bytes of one response to a follower.", read_by="broker.replica_fetcher"
     )
     replica_fetch_min_bytes: int = setting(
-        "replica.fetch.min.bytes", integer(0), "1", "Bytes a follower's fetch waits for.", read_by="broker.replica_fetcher"
+        "replica.fetch.min.bytes", integer(0), "1", "Bytes a follower's fetch waits for.", read_by="broker.replica_roster"
     )
     replica_fetch_wait_max_ms: int = setting(
         "replica.fetch.wait.max.ms", integer(0), "500", "Longest wait of a follower's fetch.", read_by="broker.replica_fetcher"
     )
     replica_fetch_backoff_ms: int = setting(
-        "replica.fetch.backoff.ms", integer(0), "1000", "Pause of a follower after a failed fetch.", read_by="broker.replica_fetcher"
+        "replica.fetch.backoff.ms", integer(0), "1000", "Pause of a follower after a failed fetch.", read_by="broker.replica_roster"
     )
     replica_socket_timeout_ms: int = setting(
         "replica.socket.timeout.ms", integer(1), "30000", "How long a follower waits for an answer of its leader.", read_by="broker.replica_fetcher"
