@@ -1,0 +1,1 @@
+"""What all requests to the controller have in common."""
