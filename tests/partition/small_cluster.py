@@ -83,11 +83,13 @@ class Broker:
 class SmallCluster:
     """The world; every public method is one step of fate, and does nothing where it makes no sense."""
 
-    def __init__(self, *, isr: tuple[BrokerId, ...] = BROKERS, min_isr: int = 2) -> None:
+    def __init__(
+        self, *, isr: tuple[BrokerId, ...] = BROKERS, min_isr: int = 2, flush_messages: int | None = None
+    ) -> None:
         self.brokers = {broker_id: Broker(broker_id) for broker_id in BROKERS}
         self.live = set(BROKERS)
         self.state = Leadership(leader=isr[0], leader_epoch=0, partition_epoch=0, isr=isr, assignment=BROKERS)
-        self._config = LogConfig(min_insync_replicas=min_isr)
+        self._config = LogConfig(min_insync_replicas=min_isr, flush_messages=flush_messages)
         self.history = [self.state]
         self.monotonic_ms = 0.0
         self.fetches: dict[BrokerId, Asked] = {}
@@ -95,6 +97,9 @@ class SmallCluster:
         self.parked: list[Parked] = []
         self.acked: dict[int, str] = {}
         self._produced = 0
+        self._read: dict[
+            BrokerId, tuple[tuple[int, ...], dict[int, str]]
+        ] = {}  # What each log held when it last changed.
         for broker_id in BROKERS:
             self._boot(broker_id)
             self.tell(broker_id)
@@ -112,18 +117,30 @@ class SmallCluster:
         broker.replica = None
 
     def cut_power(self, broker_id: BrokerId, keep: float) -> None:
-        """End a process and lose the end of its log; the controller sees to it that it is in no ISR when it returns.
+        """End a process and lose the end of its log, but for what flush.messages had it flush: then it returns as a member.
 
-        Not the last member of the ISR: that such a loss is nobody's fault is for another test to show.
+        Else the controller sees to it that it is in no ISR when it returns. Not the last member of the ISR: that such a loss is nobody's
+        fault is for another test to show.
         """
         broker = self.brokers[broker_id]
-        if broker.replica is None or self.state.isr == (broker_id,):
+        is_flushing = self._config.flush_messages == 1
+        if broker.replica is None or (self.state.isr == (broker_id,) and not is_flushing):
             return
         log = broker.replica.log
-        log.truncate_to(int(keep * log.log_end_offset), now_ms=NOW)
+        kept = int(keep * log.log_end_offset)
+        log.truncate_to(max(kept, log.settled_end_offset) if is_flushing else kept, now_ms=NOW)
         self.kill(broker_id, checkpoints=False)
-        self.live.discard(broker_id)
-        self._remove_from_isr(broker_id)
+        if not is_flushing:
+            self.live.discard(broker_id)
+            self._remove_from_isr(broker_id)
+
+    def flush(self, broker_id: BrokerId) -> None:
+        """Let an fsync happen."""
+        replica = self.brokers[broker_id].replica
+        flush = None if replica is None else replica.log.start_flush()
+        if replica is not None and flush is not None:
+            flush.perform()
+            self._perform(broker_id, replica.on_flushed(flush))
 
     def start(self, broker_id: BrokerId) -> None:
         """Bring a process up again; it registers anew."""
@@ -309,11 +326,12 @@ class SmallCluster:
 
     def replicate(self, broker_id: BrokerId) -> None:
         """A fetch without trouble."""
-        for step in (self.ask, self.serve, self.receive):
+        for step in (self.flush, self.ask, self.serve, self.receive):
             step(broker_id)
 
     def crawl(self, broker_id: BrokerId) -> None:
         """A fetch that gets one batch, of however many there are."""
+        self.flush(broker_id)
         self.ask(broker_id)
         self.serve(broker_id, max_bytes=1)
         self.receive(broker_id)
@@ -340,12 +358,13 @@ class SmallCluster:
         if self.state.leader >= 0:
             for _ in range(count):
                 self.produce(self.state.leader, Acks.ALL)
+            self.flush(self.state.leader)
             for broker_id in (*followers, *followers):
                 self.replicate(broker_id)
 
     def calm(self) -> None:
         """Everybody who is there hears the news, and every message arrives."""
-        for step in (self.tell, self.replicate, self.replicate, self.decide, self._answer_change):
+        for step in (self.tell, self.flush, self.replicate, self.replicate, self.decide, self._answer_change):
             for broker_id in BROKERS:
                 step(broker_id)
 
@@ -411,9 +430,18 @@ class SmallCluster:
             log = replica.log
             assert log.log_start_offset <= replica.high_watermark <= log.log_end_offset
         self._check_watermarks()
-        contents = {replica.broker_id: values(replica) for replica in running}
+        contents = {replica.broker_id: self._contents(replica) for replica in running}
         self._check_agreement(running, contents)
         self._check_acked(running, contents)
+
+    def _contents(self, replica: Partition) -> dict[int, str]:
+        log = replica.log
+        life = self.brokers[replica.broker_id].life
+        version = (life, log.cut_count, log.log_start_offset, log.log_end_offset)
+        known = self._read.get(replica.broker_id)
+        if known is None or known[0] != version:
+            known = self._read[replica.broker_id] = (version, values(replica))
+        return known[1]
 
     def _check_watermarks(self) -> None:
         for broker in self.brokers.values():

@@ -113,3 +113,53 @@ def test_the_fetch_of_an_earlier_life_brings_nobody_into_the_isr(*, is_new_life_
     assert (contents(cluster, 2), checked(cluster).state.isr) == ({}, (1,))
     cluster.heal()
     cluster.check_healed()
+
+
+def test_with_flush_messages_nothing_is_lost_when_all_lose_power_at_once() -> None:
+    """D01: an acknowledgement counts flushed records only, the leader's and its followers'."""
+    cluster = SmallCluster(flush_messages=1)
+    cluster.produce_to((2, 3), 2)
+    assert checked(cluster).acked == {0: "v0", 1: "v1"}
+    cluster.produce(1, Acks.ALL)
+    for broker_id in (2, 3):
+        cluster.ask(broker_id)
+        cluster.serve(broker_id)
+        cluster.receive(broker_id)
+    assert contents(cluster, 2) == {0: "v0", 1: "v1", 2: "v2"}
+    cluster.ask(2)
+    assert 2 not in cluster.fetches  # It does not say that it holds the third before it is flushed.
+    for broker_id in (1, 2, 3):
+        cluster.cut_power(broker_id, 0.0)
+    cluster.heal()
+    cluster.check_healed()
+    assert [contents(cluster, broker_id) for broker_id in (1, 2, 3)] == [{0: "v0", 1: "v1"}] * 3
+
+
+def test_a_member_counts_until_its_leaving_is_answered() -> None:
+    """R13: the registry may hold the old ISR, and elect from it."""
+    cluster = SmallCluster(min_isr=1)
+    cluster.calm()
+    cluster.produce(1, Acks.ALL)
+    cluster.wait(1, 2.0 * LAG_MS)
+    cluster.produce(1, Acks.ALL)
+    assert (checked(cluster).acked, cluster.state.isr) == ({}, (1, 2, 3))
+    cluster.decide(1)
+    cluster.answer_change(1, is_lost=False)
+    assert (checked(cluster).acked, cluster.state.isr) == ({0: "v0", 1: "v1"}, (1,))
+
+
+def test_a_tail_of_an_earlier_epoch_does_not_stand_in_for_a_record_of_this_one() -> None:
+    """R07: the demoted leader asks from an offset that it holds with another record."""
+    cluster = SmallCluster()
+    cluster.produce(1, Acks.ALL)
+    cluster.elect(2)
+    for broker_id in (2, 3, 1):
+        cluster.tell(broker_id)
+    cluster.produce(2, Acks.ALL)
+    cluster.replicate(3)
+    cluster.replicate(3)
+    cluster.replicate(1)
+    assert (checked(cluster).acked, contents(cluster, 1)) == ({}, {})
+    cluster.replicate(1)
+    cluster.replicate(1)
+    assert checked(cluster).acked == {0: "v1"}

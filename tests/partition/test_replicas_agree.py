@@ -21,9 +21,13 @@ class Fate(RuleBasedStateMachine):
         super().__init__()
         self.cluster = SmallCluster()
 
-    @initialize(isr=st.sampled_from(((1, 2, 3), (1, 2), (1,))), min_isr=st.integers(1, 2))
-    def begin(self, isr: tuple[int, ...], min_isr: int) -> None:
-        self.cluster = SmallCluster(isr=isr, min_isr=min_isr)
+    @initialize(
+        isr=st.sampled_from(((1, 2, 3), (1, 2), (1,))),
+        min_isr=st.integers(1, 2),
+        flush_messages=st.sampled_from((None, 1)),
+    )
+    def begin(self, isr: tuple[int, ...], min_isr: int, flush_messages: int | None) -> None:
+        self.cluster = SmallCluster(isr=isr, min_isr=min_isr, flush_messages=flush_messages)
 
     # Clients.
 
@@ -116,6 +120,10 @@ class Fate(RuleBasedStateMachine):
         self.cluster.cut_power(broker_id, keep)
 
     @rule(broker_id=ANY_BROKER)
+    def flush(self, broker_id: int) -> None:
+        self.cluster.flush(broker_id)
+
+    @rule(broker_id=ANY_BROKER)
     def start(self, broker_id: int) -> None:
         self.cluster.start(broker_id)
 
@@ -135,5 +143,5 @@ TestFate = pytest.mark.slow(
     pytest.mark.timeout(600)(Fate.TestCase)
 )  # It takes seconds, unless a failure is made small.
 TestFate.settings = settings(
-    max_examples=200, stateful_step_count=60, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=50, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
