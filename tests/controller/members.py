@@ -54,6 +54,8 @@ class Member:
         self.registry = handle(members.store, f"b{broker_id}")
         self.channels = RecordedChannels()
         self.epochs: list[int] = []
+        self.lapses = 0  # how many of its sessions are to end right after it registered
+        self._members = members
         loop = asyncio.get_running_loop()
         self.service = ControllerService(
             members.config(broker_id),
@@ -67,6 +69,9 @@ class Member:
 
     async def _on_registered(self, broker_epoch: int) -> None:
         self.epochs.append(broker_epoch)
+        if self.lapses and self.registry.session_id is not None:
+            self.lapses -= 1
+            self._members.store.expire(self.registry.session_id)
 
     async def start(self, *, is_intact: bool = True) -> None:
         await self.service.start(is_intact=is_intact)

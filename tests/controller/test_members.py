@@ -234,6 +234,18 @@ def test_session_that_ends_is_replaced_under_a_new_epoch_and_the_office_contende
     play(story)
 
 
+def test_session_that_ends_during_the_start_is_replaced() -> None:
+    async def story(members: Members) -> None:
+        one = Member(members, 1, 0)
+        members.everybody.append(one)
+        one.lapses = 1
+        await one.start()
+        await members.until(lambda: members.image.brokers[1].broker_epoch == one.service.broker_epoch)
+        assert len(one.epochs) == 2
+
+    play(story)
+
+
 def test_registry_that_is_away_for_a_while_changes_nothing() -> None:
     async def story(members: Members) -> None:
         one, _, _ = await members.three()

@@ -65,10 +65,14 @@ class Presiding:
         self._retry_ms = 0.0
 
     async def begin(self) -> None:
-        """Watch and contend, once. Raises whatever the registry and what it holds give reason to."""
+        """Watch and contend, once; a session that lapses meanwhile is replaced by `run`. Raises RegistryUnavailable, MalformedNode."""
         async with self._office.exclusive():
-            await self._watch()
-            await self._preside()
+            try:
+                await self._watch()
+                await self._preside()
+            except (SessionExpired, Fenced) as error:
+                self._office.resign(str(error))
+                self._is_session_over = isinstance(error, SessionExpired)
 
     async def run(self) -> None:
         """Look, and wait for the next reason to look, until cancelled. Raises BrokerIdTaken."""
