@@ -27,7 +27,7 @@ from benchmarks.loads import MEGABYTE, TIMEOUT_S, Reading
 from benchmarks.statistics import Summary, percentile, ratio
 from tests.compatibility.apache_kafka import ToolMissing
 from tests.compatibility.apache_kafka_cluster import KafkaCluster
-from tests.compatibility.processes import TidelogCluster
+from tests.compatibility.processes import TidelogCluster, TidelogUp
 
 RECORDS_PER_S: Final = 2_000
 LATENCY_S: Final = 10
@@ -35,16 +35,19 @@ FAILOVER_TIMEOUT_S: Final = 120
 TOPIC_CONFIG: Final = {"min.insync.replicas": "2"}
 
 
-class Cluster(Protocol):
-    """Three brokers, each a process of its own."""
+class Running(Protocol):
+    """Brokers, each a process of its own."""
 
     bootstrap: str
-    started_s: float
 
     @property
     def pids(self) -> dict[int, int]:
         """The process of each broker."""
         ...
+
+
+class Cluster(Running, Protocol):
+    """Three brokers that can be killed and started again."""
 
     def kill(self, broker_id: int) -> None:
         """SIGKILL."""
@@ -57,7 +60,12 @@ class Cluster(Protocol):
 
 Start = Callable[[Path], "KafkaCluster | TidelogCluster"]
 STARTS: Final[dict[str, Start]] = {
-    "tidelog": lambda directory: TidelogCluster(directory / "tidelog", brokers=3),
+    "tidelog": lambda directory: TidelogCluster(directory / "tidelog", broker_count=3),
+    "kafka": lambda directory: KafkaCluster(directory / "kafka", brokers=3),
+}
+StartUp = Callable[[Path], "KafkaCluster | TidelogUp"]
+STARTS_UP: Final[dict[str, StartUp]] = {
+    "tidelog": lambda directory: TidelogUp(directory / "tidelog"),
     "kafka": lambda directory: KafkaCluster(directory / "kafka", brokers=3),
 }
 
@@ -169,9 +177,9 @@ LOADS: Final = {
 }
 
 
-def start_and_memory(start: Start, directory: Path) -> list[Reading]:
+def start_and_memory(name: str, directory: Path) -> list[Reading]:
     """From the start of the processes to ready, and the memory of all brokers together ten seconds later."""
-    with start(directory) as cluster:
+    with STARTS_UP[name](directory) as cluster:
         ready = time.monotonic() - cluster.started_s
         _create(cluster, "first", partitions=1)
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
@@ -186,11 +194,11 @@ def start_and_memory(start: Start, directory: Path) -> list[Reading]:
         ]
 
 
-def many_failovers(start: Start, directory: Path) -> list[Reading]:
+def many_failovers(name: str, directory: Path) -> list[Reading]:
     """SIGKILL of a broker that leads a third of 1,000 and of 5,000 partitions (RF 3): until none is without a leader."""
     readings = []
     for count in (1_000, 5_000):
-        with start(directory / str(count)) as cluster:
+        with STARTS[name](directory / str(count)) as cluster:
             for number in range(5):
                 _create(cluster, f"many-{number}", partitions=count // 5)
             admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -237,7 +245,9 @@ def _run_loads(names: list[str], loads: list[str], directory: Path, options: arg
     if not loads:
         return
     with ExitStack() as running:
-        clusters = {name: running.enter_context(STARTS[name](directory)) for name in names}
+        clusters = {name: STARTS[name](directory) for name in names}
+        for cluster in clusters.values():
+            running.push(cluster.__exit__)
         for load in loads:
             results: dict[str, dict[str, list[Reading]]] = defaultdict(lambda: defaultdict(list))
             for number in range(options.warmup + options.rounds):
@@ -258,7 +268,7 @@ def _run_starts(names: list[str], loads: list[str], directory: Path, options: ar
         for number in range(options.rounds):
             for name in names if number % 2 == 0 else reversed(names):
                 home = directory / f"{load}-{name}-{number}"
-                for reading in OWN_STARTS[load](STARTS[name], home):
+                for reading in OWN_STARTS[load](name, home):
                     results[reading.name][name].append(reading)
         _report(names, load, OWN_STARTS[load].__doc__ or "", results)
 
@@ -306,11 +316,11 @@ def _are_all_members(admin: AdminClient, count: int) -> bool:
     return len(metadata.brokers) == count and all(one.leader >= 0 and len(one.isrs) == count for one in partitions)
 
 
-def _cpu_seconds(cluster: Cluster) -> float:
+def _cpu_seconds(cluster: Running) -> float:
     return sum(time.clock_gettime((~pid << 3) | 2) for pid in cluster.pids.values())
 
 
-def _memory(cluster: Cluster) -> float:
+def _memory(cluster: Running) -> float:
     """Resident memory of the brokers that run, each page they share counted once per broker as `ps` does."""
     pages = 0
     for pid in cluster.pids.values():
@@ -319,7 +329,7 @@ def _memory(cluster: Cluster) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def _create(cluster: Cluster, topic: str, *, partitions: int) -> None:
+def _create(cluster: Running, topic: str, *, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     wanted = NewTopic(topic, num_partitions=partitions, replication_factor=3, config=TOPIC_CONFIG)
     for created in admin.create_topics([wanted], request_timeout=TIMEOUT_S).values():
@@ -327,18 +337,18 @@ def _create(cluster: Cluster, topic: str, *, partitions: int) -> None:
     _until_whole(cluster, topic)
 
 
-def _delete(cluster: Cluster, topic: str) -> None:
+def _delete(cluster: Running, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for deleted in admin.delete_topics([topic]).values():
         deleted.result(TIMEOUT_S)
 
 
-def _leader(cluster: Cluster, topic: str) -> int:
+def _leader(cluster: Running, topic: str) -> int:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     return int(admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions[0].leader)
 
 
-def _until_whole(cluster: Cluster, topic: str) -> None:
+def _until_whole(cluster: Running, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
