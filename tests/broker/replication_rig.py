@@ -91,8 +91,8 @@ class RigBroker:
                 runtime=runtime,
                 replicas=self.replicas,
                 quotas=self.quota,
-                address_of=lambda one: Address(f"broker-{one}", PORTS[BROKERS_ONLY]),
-                broker_epoch=lambda: 100 + broker_id,
+                address_of=lambda one: Address(rig.hosts[one], PORTS[BROKERS_ONLY]),
+                broker_epoch=lambda: rig.epochs[broker_id],
             )
         )
         self.isr_changes = LeaderIsrChanges(
@@ -101,7 +101,7 @@ class RigBroker:
                 runtime=runtime,
                 replicas=self.replicas,
                 ask_controller=rig.decide,
-                broker_epoch=lambda: 100 + broker_id,
+                broker_epoch=lambda: rig.epochs[broker_id],
             )
         )
         self.replicas.replicate_with(self.fetchers, self.isr_changes)
@@ -177,6 +177,8 @@ class Rig:
     def __init__(self, seed: int, brokers: int, settings: Mapping[str, str]) -> None:
         self.world = World(seed)
         self.live: set[BrokerId] = set(range(1, brokers + 1))
+        self.epochs = {broker_id: 100 + broker_id for broker_id in self.live}
+        self.hosts = {broker_id: f"broker-{broker_id}" for broker_id in self.live}
         self.racks: dict[BrokerId, str | None] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         self.verdicts: list[ErrorCode] = []

@@ -91,6 +91,19 @@ def test_a_leader_that_is_behind_waits_for_what_the_controller_tells() -> None:
         one.until(lambda: one.brokers[1].partition.isr == (1, 2))
 
 
+def test_r15_a_follower_that_registered_anew_is_proposed_under_its_new_epoch() -> None:
+    with rig(2) as one:
+        one.tell(1, 0, isr=(1,), to=(1,))
+        one.world.fabric.faults.partition(["broker-1"], ["broker-2"])
+        one.tell(1, 0, isr=(1,))
+        one.world.fabric.faults.heal()
+        one.until(lambda: one.states[T0].isr == (1, 2))
+        one.epochs[2] = 500
+        one.tell(1, 0, isr=(1,), to=(1,))  # The controller has thrown its former life out.
+        one.until(lambda: one.states[T0].isr == (1, 2))
+        assert proposed(one)[-1] == ((1, 101), (2, 500))
+
+
 def test_wishes_of_many_partitions_go_together() -> None:
     keys = tuple(TopicPartition("t", index) for index in range(100))
     with rig(2) as one:

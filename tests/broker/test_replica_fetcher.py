@@ -80,6 +80,19 @@ def test_a_word_about_the_isr_alone_does_not_disturb_the_fetch_under_way() -> No
         assert one.trace().count("connection") == opened
 
 
+def test_n05_a_leader_that_went_dark_and_came_back_elsewhere_is_followed_there_at_once() -> None:
+    """Its old address swallows everything: neither the fetch under way nor a new connection would ever be answered."""
+    with rig(3) as one:
+        one.tell(1, 0, isr=(1, 2, 3))
+        one.world.run_for_ms(2_000)
+        one.world.fabric.faults.partition(["broker-1"], ["broker-2", "broker-3"])
+        one.world.run_for_ms(2_500)
+        one.hosts[1] = "broker-3"  # Where somebody answers.
+        one.tell(3, 1, isr=(2, 3), to=(3,))
+        one.tell(1, 2, isr=(1, 2, 3), to=(2,))
+        one.until(lambda: one.brokers[3].fetch_sessions.followers.has(2), within_ms=1_000)
+
+
 def test_r04_a_follower_of_another_epoch_is_fenced_and_goes_on_when_it_hears_of_the_new_one() -> None:
     with rig(2) as one:
         one.tell(1, 0)

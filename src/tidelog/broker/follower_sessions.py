@@ -114,6 +114,10 @@ class FollowerSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def has(self, replica_id: BrokerId) -> bool:
+        """Whether this follower has a session here."""
+        return replica_id in self._sessions
+
     def resume(self, session_id: int, epoch: int, replica_id: BrokerId) -> FollowerSession:
         """The session that an incremental request continues. Raises ApiError; the follower then starts over."""
         session = self._sessions.get(replica_id)

@@ -30,12 +30,21 @@ from tidelog.partition import Partition, PartitionEvent
 from tidelog.runtime import Address, DiskFull, Runtime, StorageFailure
 from tidelog.runtime.logs import fields
 from tidelog.storage import EpochEndOffset
-from tidelog.wire.messages.fetch import NO_DIVERGENCE, FetchRequest, FetchResponse, PartitionData, ReplicaState
+from tidelog.wire.messages.fetch import (
+    NO_DIVERGENCE,
+    NO_REPLICA,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+    ReplicaState,
+)
 
 logger = logging.getLogger(__name__)
 
 _HURRY_MS: Final = 1_000.0
 _HURRIED_WAIT_MS: Final = 20
+_OVERDUE_MS: Final = 1_000.0
+_SETUP_MS_MAX: Final = 5_000.0
 _FLUSH_WAIT_MS: Final = 200.0
 _IDLE_MS: Final = 1_000.0
 _BYTES_BETWEEN_LOOKS: Final = 1 << 20
@@ -79,6 +88,7 @@ class ReplicaFetcher:
         self._backoff = replica_backoff(surroundings.config)
         self._roster = Roster(surroundings.config, surroundings.quotas, surroundings.runtime.randomness)
         self._session = self._roster.session
+        self._replica = NO_REPLICA
         self._news = asyncio.Event()
         self._hurried_until_ms = 0.0
         self._connection: Connection | None = None
@@ -96,7 +106,7 @@ class ReplicaFetcher:
         if topic_id is None or not self._roster.add(partition, topic_id):
             return
         now_ms = self._clock.monotonic_ms()
-        if self._connection is not None and self._parked_until_ms > now_ms + _HURRIED_WAIT_MS:
+        if self._connection is not None and self._is_held_up(self._connection, now_ms):
             self._is_abandoned = True
             self._connection.close("another partition is followed")
         self._hurried_until_ms = now_ms + _HURRY_MS
@@ -106,6 +116,14 @@ class ReplicaFetcher:
     def unfollow(self, topic_partition: TopicPartition) -> None:
         """Fetch no more for it."""
         self._roster.remove(topic_partition)
+
+    def _is_held_up(self, connection: Connection, now_ms: float) -> bool:
+        """Whether the request under way keeps a newcomer waiting: it is parked, or overdue, or its leader has moved meanwhile."""
+        if self._parked_until_ms == 0.0:
+            return False
+        is_parked = self._parked_until_ms > now_ms + _HURRIED_WAIT_MS
+        is_overdue = self._parked_until_ms < now_ms - _OVERDUE_MS
+        return is_parked or is_overdue or connection.address != self._around.address_of(self._leader_id)
 
     @property
     def failed(self) -> list[TopicPartition]:
@@ -147,7 +165,7 @@ class ReplicaFetcher:
             raise ConnectionLost(_NOWHERE, f"nobody knows where broker {self._leader_id} is")
         limits = ConnectionLimits(
             client_id=f"broker-{config.broker_id}-fetcher",
-            setup_timeout_ms=config.replica_socket_timeout_ms,
+            setup_timeout_ms=min(config.replica_socket_timeout_ms, _SETUP_MS_MAX),
             request_timeout_ms=config.replica_socket_timeout_ms,
             in_flight_max=1,
             receive_bytes_max=config.socket_request_max_bytes + config.replica_fetch_response_max_bytes,
@@ -193,8 +211,12 @@ class ReplicaFetcher:
         if self._roster.has_resting:
             wait_ms = min(wait_ms, max(int(self._roster.rest_end_ms - now_ms), 1))
         self._parked_until_ms = now_ms + wait_ms
-        replica = ReplicaState(replica_id=config.broker_id, replica_epoch=self._around.broker_epoch())
-        return self._session.request(replica, max_wait_ms=wait_ms)
+        broker_epoch = self._around.broker_epoch()
+        if broker_epoch != self._replica.replica_epoch:
+            # Registered anew: the leader must hear it for every partition, or it would propose our former life for the ISR.
+            self._replica = ReplicaState(replica_id=config.broker_id, replica_epoch=broker_epoch)
+            self._session.restart()
+        return self._session.request(self._replica, max_wait_ms=wait_ms)
 
     async def _exchange(self, connection: Connection, request: FetchRequest) -> FetchResponse:
         try:

@@ -36,6 +36,10 @@ class Waiter:
             self._future.set_result(True)
         return is_news
 
+    def forget(self) -> None:
+        """What has happened so far is known: only what happens from now on wakes it."""
+        self._is_woken = False
+
     async def woken(self, *, timeout_s: float) -> bool:
         """Wait until woken, which may have happened since the last wait; False when the time was up first."""
         if not self._is_woken:

@@ -124,6 +124,7 @@ class _Fetch:
     def due(self) -> list[FollowedPartition]:
         """What to look at: what was named or has stirred, and all of it if that was not done for long."""
         session, now_ms = self._session, self._clock.monotonic_ms()
+        session.waiter.forget()  # Whatever stirred until now is looked at now.
         between_ms = self._node.config.replica_lag_time_max_ms / _LOOKS_PER_LAG_TIME
         if now_ms - session.looked_ms < between_ms:
             return list(session.stirred)
