@@ -8,13 +8,13 @@ taken for dead while they go on. The controller is as simple as it can be: it el
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from tests.partition.replicas import NOW, apply, batch, fetch, values
+from tests.partition.cluster_values import Asked, Broker, Change, Parked
+from tests.partition.replicas import NOW, apply, batch, fetch
 from tidelog.config import LogConfig
 from tidelog.model import Acks, ApiError, BrokerId, ErrorCode, TopicPartition
 from tidelog.partition import (
-    FollowerFetch,
     FollowerRead,
     HighWatermarkAdvanced,
     IsrChangeWanted,
@@ -25,59 +25,10 @@ from tidelog.partition import (
     ReplicationRules,
     delete_records,
 )
-from tidelog.partition.values import FetchPosition
-from tidelog.simulation.disk import SimulatedDisk
 from tidelog.storage import Opening, PartitionLog
 
 BROKERS = (1, 2, 3)
 LAG_MS = 100
-
-
-@dataclass(slots=True)
-class Asked:
-    """A fetch on its way: to whom, from which position of which process, and the answer once there is one."""
-
-    leader: BrokerId
-    life: int
-    position: FetchPosition
-    sent: FollowerFetch
-    answer: FollowerRead | ApiError | None = None
-
-
-@dataclass(slots=True)
-class Change:
-    """An ISR change on its way, and the answer once there is one."""
-
-    proposal: IsrProposal
-    life: int
-    answer: Leadership | ErrorCode | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Parked:
-    """A produce request that waits for acks=all."""
-
-    leader: BrokerId
-    life: int
-    reign: int
-    offset: int
-    value: str
-
-
-@dataclass(slots=True)
-class Broker:
-    """A machine with a disk; its process may be down."""
-
-    broker_id: BrokerId
-    disk: SimulatedDisk = field(default_factory=SimulatedDisk)
-    replica: Partition | None = None
-    life: int = 0
-    broker_epoch: int = 0
-    known_since: int = 0
-    """How many states there were when it registered: those told to an earlier life do not reach this one (KIP-380)."""
-    checkpoint: int = 0
-    watermarks: dict[int, int] = field(default_factory=dict)
-    """The highest watermark seen in each reign of this life."""
 
 
 class SmallCluster:
@@ -97,9 +48,8 @@ class SmallCluster:
         self.parked: list[Parked] = []
         self.acked: dict[int, str] = {}
         self._produced = 0
-        self._read: dict[
-            BrokerId, tuple[tuple[int, ...], dict[int, str]]
-        ] = {}  # What each log held when it last changed.
+        self.read: dict[BrokerId, tuple[tuple[int, ...], dict[int, str]]] = {}
+        """What each log held, and which version of it."""
         for broker_id in BROKERS:
             self._boot(broker_id)
             self.tell(broker_id)
@@ -420,64 +370,3 @@ class SmallCluster:
             else:
                 waiting.append(parked)
         self.parked = waiting
-
-    # What must always hold.
-
-    def check(self) -> None:
-        """Every invariant, whatever has happened."""
-        running = [each.replica for each in self.brokers.values() if each.replica is not None]
-        for replica in running:
-            log = replica.log
-            assert log.log_start_offset <= replica.high_watermark <= log.log_end_offset
-        self._check_watermarks()
-        contents = {replica.broker_id: self._contents(replica) for replica in running}
-        self._check_agreement(running, contents)
-        self._check_acked(running, contents)
-
-    def _contents(self, replica: Partition) -> dict[int, str]:
-        log = replica.log
-        life = self.brokers[replica.broker_id].life
-        version = (life, log.cut_count, log.log_start_offset, log.log_end_offset)
-        known = self._read.get(replica.broker_id)
-        if known is None or known[0] != version:
-            known = self._read[replica.broker_id] = (version, values(replica))
-        return known[1]
-
-    def _check_watermarks(self) -> None:
-        for broker in self.brokers.values():
-            replica = broker.replica
-            if replica is not None and replica.is_leader:
-                before = broker.watermarks.get(replica.reign, 0)
-                assert replica.high_watermark >= before, "the watermark went back within a reign"
-                broker.watermarks[replica.reign] = replica.high_watermark
-
-    def _check_agreement(self, running: list[Partition], contents: dict[BrokerId, dict[int, str]]) -> None:
-        for one in running:
-            for other in running:
-                end = min(one.high_watermark, other.high_watermark)
-                start = max(one.log.log_start_offset, other.log.log_start_offset)
-                for offset in range(start, end):
-                    ours, theirs = contents[one.broker_id][offset], contents[other.broker_id][offset]
-                    assert ours == theirs, f"{ours} and {theirs} at offset {offset}, below both watermarks"
-
-    def _check_acked(self, running: list[Partition], contents: dict[BrokerId, dict[int, str]]) -> None:
-        """A member of the ISR holds all that was ever acknowledged: whoever of them is elected, nothing is lost."""
-        for replica in running:
-            if replica.broker_id not in self.state.isr:
-                continue
-            for offset, value in self.acked.items():
-                is_deleted = offset < replica.log.log_start_offset
-                assert is_deleted or contents[replica.broker_id].get(offset) == value, (
-                    f"{value} was acknowledged at {offset}, and broker {replica.broker_id} of the ISR lacks it"
-                )
-
-    def check_healed(self) -> None:
-        """After the faults: one leader, everybody in sync, one log."""
-        self.check()
-        replicas = [each.replica for each in self.brokers.values() if each.replica is not None]
-        assert len(replicas) == len(BROKERS)
-        assert sorted(self.state.isr) == list(BROKERS)
-        assert len({replica.log.log_end_offset for replica in replicas}) == 1
-        leader = next(replica for replica in replicas if replica.is_leader)
-        assert leader.high_watermark == leader.log.log_end_offset
-        assert not self.parked

@@ -100,15 +100,6 @@ def test_a_higher_leader_epoch_is_announced_and_an_older_partition_epoch_ignored
     assert [header.leader_epoch for _, header in headers(read.records)] == [0, 3]
 
 
-def test_a_request_parked_under_an_older_epoch_is_sent_away() -> None:
-    leader = partition()
-    leader.become_leader(replace(LEADING, leader_epoch=1, partition_epoch=1))
-    leader.check_still_leader(1)
-    with pytest.raises(ApiError) as over:
-        leader.check_still_leader(0)
-    assert over.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
 @pytest.mark.parametrize(("epoch", "code"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)])
 def test_a_reader_of_another_epoch_is_fenced(epoch: int, code: ErrorCode) -> None:
     leader = partition()
@@ -137,7 +128,7 @@ def test_a_replica_that_stepped_down_sends_everybody_away() -> None:
     leader = partition()
     leader.step_down()
     with pytest.raises(ApiError) as over:
-        leader.check_still_leader(0)
+        leader.check_reign(1)
     assert over.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -200,5 +191,5 @@ def test_an_offline_replica_answers_everybody_with_a_storage_error() -> None:
     leader.go_offline()
     assert refusal(leader, batch(b"v")) is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(ApiError) as failed:
-        leader.check_still_leader(0)
+        leader.check_reign(1)
     assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -6,13 +6,14 @@ import pytest
 
 from tests.partition.replicas import values
 from tests.partition.small_cluster import LAG_MS, SmallCluster
+from tests.partition.what_holds import check, check_healed
 from tidelog.model import Acks
 
 
 def checked(cluster: SmallCluster) -> SmallCluster:
     """Answer whoever can be answered, then look for loss and disagreement."""
     cluster.answer_producers()
-    cluster.check()
+    check(cluster)
     return cluster
 
 
@@ -49,7 +50,7 @@ def test_a_follower_that_lacks_what_an_earlier_leader_committed_is_not_taken_in(
     cluster.decide(2)
     assert checked(cluster).state.isr == (1, 2)
     cluster.heal()
-    cluster.check_healed()
+    check_healed(cluster)
 
 
 def test_a_leader_that_missed_an_epoch_does_not_count_what_its_followers_had_to_cut() -> None:
@@ -67,7 +68,7 @@ def test_a_leader_that_missed_an_epoch_does_not_count_what_its_followers_had_to_
     cluster.tell(1)
     assert (cluster.state.leader, checked(cluster).acked) == (1, {})
     cluster.heal()
-    cluster.check_healed()
+    check_healed(cluster)
     assert checked(cluster).acked == {0: "v0"}
 
 
@@ -112,7 +113,7 @@ def test_the_fetch_of_an_earlier_life_brings_nobody_into_the_isr(*, is_new_life_
     cluster.decide(1)
     assert (contents(cluster, 2), checked(cluster).state.isr) == ({}, (1,))
     cluster.heal()
-    cluster.check_healed()
+    check_healed(cluster)
 
 
 def test_with_flush_messages_nothing_is_lost_when_all_lose_power_at_once() -> None:
@@ -131,7 +132,7 @@ def test_with_flush_messages_nothing_is_lost_when_all_lose_power_at_once() -> No
     for broker_id in (1, 2, 3):
         cluster.cut_power(broker_id, 0.0)
     cluster.heal()
-    cluster.check_healed()
+    check_healed(cluster)
     assert [contents(cluster, broker_id) for broker_id in (1, 2, 3)] == [{0: "v0", 1: "v1"}] * 3
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.partition.small_cluster import BROKERS, LAG_MS, SmallCluster
+from tests.partition.what_holds import check, check_healed
 from tidelog.model import Acks
 
 ANY_BROKER = st.sampled_from(BROKERS)
@@ -132,11 +133,11 @@ class Fate(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost_and_nobody_disagrees(self) -> None:
         self.cluster.answer_producers()
-        self.cluster.check()
+        check(self.cluster)
 
     def teardown(self) -> None:
         self.cluster.heal()
-        self.cluster.check_healed()
+        check_healed(self.cluster)
 
 
 TestFate = pytest.mark.slow(

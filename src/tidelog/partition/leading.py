@@ -79,11 +79,6 @@ class LeadingReplica(ReplicaState):
         if self.reign != reign:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def check_still_leader(self, leader_epoch: LeaderEpoch) -> None:
-        """A request parked under `leader_epoch` may go on waiting. Raises ApiError once that epoch is over."""
-        if self._require_role(NO_LEADER_EPOCH).leader_epoch != leader_epoch:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
     # Followers.
 
     def read_for_follower(
