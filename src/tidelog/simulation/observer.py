@@ -37,6 +37,7 @@ class ReplicaView:
     log_end_offset: Offset
     high_watermark: Offset
     last_stable_offset: Offset
+    epochs: tuple[tuple[LeaderEpoch, Offset], ...]  # which leader epoch began where
     batches: tuple[StoredBatch, ...]
 
     def below(self, offset: Offset) -> tuple[StoredBatch, ...]:
@@ -85,6 +86,7 @@ class Observer:
             log_end_offset=log.log_end_offset,
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
+            epochs=tuple((entry.leader_epoch, entry.start_offset) for entry in log.epochs),
             batches=self._batches((broker_id, life, partition.topic_partition, id(log)), log),
         )
 

@@ -14,6 +14,7 @@ from tidelog.config import LogConfig
 from tidelog.model import ApiError, ErrorCode, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from tidelog.records.batch import CorruptBatch
 from tidelog.runtime import DiskFull, StorageFailure
+from tidelog.storage.checkpoints import EpochStart
 from tidelog.storage.durability import Durability
 from tidelog.storage.flush import Flush
 from tidelog.storage.open_files import OpenFiles
@@ -76,6 +77,11 @@ class LogState:
     def segments(self) -> Sequence[Segment]:
         """The segments in order; the last one is active."""
         return self._segments.all
+
+    @property
+    def epochs(self) -> tuple[EpochStart, ...]:
+        """Which leader epoch began at which offset, oldest first."""
+        return self._epochs.entries
 
     @property
     def latest_leader_epoch(self) -> LeaderEpoch:
