@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 TOLD_WITHIN_S: Final = 10.0
 """How long a start waits for the controller's first word; clients who come earlier ask again."""
+_BROKERS_DRAIN_S: Final = 0.3
+"""What other brokers wait for when we stop, they soon ask somebody else."""
 
 
 class Broker:
@@ -149,7 +151,10 @@ class Broker:
             idle_ms_max=config.connections_max_idle_ms,
         )
         dispatcher = Dispatcher(bind_handlers(node, setting.name), self._runtime.metrics)
-        return Listener(setting.name, Address(setting.host, setting.port), dispatcher, limits, self._runtime, guard)
+        listener = Listener(setting.name, Address(setting.host, setting.port), dispatcher, limits, self._runtime, guard)
+        if is_inter_broker:
+            listener.drain_s = _BROKERS_DRAIN_S
+        return listener
 
     async def _until_stopped(self, replicas: ReplicaManager) -> StorageFailure | None:
         """Wait until somebody asks for the end, or until no log directory is left to serve from."""

@@ -16,7 +16,6 @@ from tidelog.server.intake import ConnectionLimits
 
 _LOOK_S = 1.0
 _LOOKS_PER_SWEEP = 5
-_DRAIN_S = 1.0
 
 
 @dataclass(slots=True)
@@ -29,6 +28,8 @@ class Listener:
     limits: ConnectionLimits
     runtime: Runtime
     guard: Guard
+    drain_s: float = 1.0
+    """How long requests under way get to finish when it stops."""
     _connections: dict[Connection, None] = field(default_factory=dict)  # Insertion ordered, for repeatable sweeps.
     _listening: Listening | None = None
     _tasks: asyncio.TaskGroup | None = None
@@ -102,6 +103,6 @@ class Listener:
         self.is_serving = False
         waiting = [connection.waiting for connection in self._connections if connection.waiting is not None]
         if waiting:
-            await asyncio.wait(waiting, timeout=_DRAIN_S)
+            await asyncio.wait(waiting, timeout=self.drain_s)
         for connection in list(self._connections):
             connection.close() if connection.waiting is None else connection.abort()
