@@ -33,7 +33,9 @@ def test_topic_kinds_accept_exactly_what_their_broker_synonyms_accept() -> None:
     by_name = {row.name: row for row in BROKER_SETTINGS.values()}
     for row in TOPIC_SETTINGS.values():
         if row.synonym is None:
-            assert row.name.endswith(".replication.throttled.replicas"), "the only ones that no broker setting stands behind"
+            assert row.name.endswith(".replication.throttled.replicas"), (
+                "the only ones that no broker setting stands behind"
+            )
             continue
         assert row.kind.accepted == by_name[row.synonym].kind.accepted, row.name
 

@@ -132,9 +132,11 @@ def heal(cluster: SimulatedCluster, *topic_partitions: TopicPartition) -> None:
         elif broker.node.process.is_paused:
             broker.resume()
     for topic_partition in topic_partitions or (T0,):
-        cluster.until(
-            lambda tp=topic_partition: is_whole(cluster, tp), f"{topic_partition} is whole", within_ms=120_000
-        )
+        _until_whole(cluster, topic_partition)
+
+
+def _until_whole(cluster: SimulatedCluster, topic_partition: TopicPartition) -> None:
+    cluster.until(lambda: is_whole(cluster, topic_partition), f"{topic_partition} is whole", within_ms=120_000)
 
 
 def is_whole(cluster: SimulatedCluster, topic_partition: TopicPartition) -> bool:

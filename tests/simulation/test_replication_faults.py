@@ -44,13 +44,17 @@ def test_a_killed_leader_takes_nothing_with_it(seed: int) -> None:
             load.until_more()
             leader = cluster.leader(T0)
             leader.kill()
-            cluster.until(lambda gone=leader.broker_id: cluster.state(T0).leader not in (gone, -1), "another leads")
+            until_another_leads(cluster, leader.broker_id)
             load.until_more()
             leader.restart()
             cluster.until(lambda: is_whole_or_moving(cluster), "the replica is back")
         load.stop()
         heal(cluster)
         check_promises(cluster, load)
+
+
+def until_another_leads(cluster: SimulatedCluster, gone: int) -> None:
+    cluster.until(lambda: cluster.state(T0).leader not in (gone, -1), "another leads")
 
 
 def is_whole_or_moving(cluster: SimulatedCluster) -> bool:

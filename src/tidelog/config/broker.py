@@ -28,7 +28,7 @@ from tidelog.config.kinds import (
     ratio,
 )
 from tidelog.config.listeners import LISTENERS, PLAINTEXT, PROTOCOL_MAP, Listener, without_controller_listeners
-from tidelog.config.replication import HIGH_WATERMARK, ReplicationConfig
+from tidelog.config.replication import HIGH_WATERMARK, LEADER_EPOCH, ReplicationConfig
 from tidelog.config.settings import Alias, Setting, check_names, setting, settings_of
 from tidelog.config.unheeded import NO_SECURITY, REFUSED, WITHOUT_EFFECT, check_protection
 from tidelog.model import TimestampType
@@ -75,7 +75,7 @@ class BrokerConfig(ReplicationConfig):
     )
     advertised_listeners: tuple[Listener, ...] = setting(
         "advertised.listeners", LISTENERS, "", "The addresses clients are told; empty takes those of listeners.",
-        read_by="broker.broker"
+        read_by="broker.inter_broker"
     )
     listener_security_protocol_map: tuple[tuple[str, str], ...] = setting(
         "listener.security.protocol.map", PROTOCOL_MAP,
@@ -84,8 +84,8 @@ class BrokerConfig(ReplicationConfig):
     )
     inter_broker_listener_name: str | None = setting(
         "inter.broker.listener.name", optional_text("the name of a listener"), "",
-        "The listener brokers use among themselves, and the only one that serves what brokers alone may ask; empty binds one more, on a free port "
-        "of the first listener's host, that clients are never told of.", read_by="broker.inter_broker"
+        "The listener brokers use among themselves, and the only one that serves what brokers alone may ask; empty binds one more, on a free "
+        "port of the first listener's host, that clients are never told of.", read_by="broker.inter_broker"
     )
 
     # Connections and requests.
@@ -132,7 +132,7 @@ class BrokerConfig(ReplicationConfig):
         "fetch.max.bytes", integer(1024), "57671680", "Most bytes of records in one fetch response.", read_by="broker.handlers.fetch"
     )
     fetch_session_slots: int = setting(
-        "max.incremental.fetch.session.cache.slots", integer(0), "1000", "Most fetch sessions kept.", read_by="broker.broker"
+        "max.incremental.fetch.session.cache.slots", integer(0), "1000", "Most fetch sessions kept.", read_by="broker.assembly"
     )
 
     # Topics.
@@ -158,7 +158,7 @@ class BrokerConfig(ReplicationConfig):
         "Most partitions one CreateTopics may create; more is a policy violation.", read_by="controller.topics", dynamic=True
     )
     min_insync_replicas: int = setting(
-        "min.insync.replicas", integer(1), "1", "Least ISR size that accepts acks=all.", read_by="partition.partition",
+        "min.insync.replicas", integer(1), "1", "Least ISR size that accepts acks=all.", read_by="partition.replica_state",
         dynamic=True
     )
     unclean_leader_election_enable: bool = setting(
@@ -334,6 +334,11 @@ class BrokerConfig(ReplicationConfig):
         named = {listener.name: listener for listener in self.advertised_listeners}
         told = ((named.get(listener.name, listener), listener.port) for listener in bound)
         return tuple(Listener(listener.name, listener.host, listener.port or port) for listener, port in told)
+
+    @property
+    def truncation_in_force(self) -> str:
+        """How followers cut their logs: by leader epoch, unless the lab is open and says otherwise."""
+        return self.truncation if self.lab_enable else LEADER_EPOCH
 
     def security_protocol(self, listener_name: str) -> str:
         """What the listener speaks."""

@@ -91,7 +91,8 @@ class ReplicationConfig:
         "replica.fetch.max.bytes", integer(0), "1048576", "Most bytes a follower fetches of one partition.", read_by="broker.replica_roster"
     )
     replica_fetch_response_max_bytes: int = setting(
-        "replica.fetch.response.max.bytes", integer(0), "10485760", "Most bytes of one response to a follower.", read_by="broker.replica_fetcher"
+        "replica.fetch.response.max.bytes", integer(0), "10485760", "Most bytes of one response to a follower.",
+        read_by="broker.replica_fetcher"
     )
     replica_fetch_min_bytes: int = setting(
         "replica.fetch.min.bytes", integer(0), "1", "Bytes a follower's fetch waits for.", read_by="broker.replica_roster"
@@ -103,7 +104,8 @@ class ReplicationConfig:
         "replica.fetch.backoff.ms", integer(0), "1000", "Pause of a follower after a failed fetch.", read_by="broker.replica_roster"
     )
     replica_socket_timeout_ms: int = setting(
-        "replica.socket.timeout.ms", integer(1), "30000", "How long a follower waits for an answer of its leader.", read_by="broker.replica_fetcher"
+        "replica.socket.timeout.ms", integer(1), "30000", "How long a follower waits for an answer of its leader.",
+        read_by="broker.replica_fetcher"
     )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         "replica.high.watermark.checkpoint.interval.ms", long(1), "5000",
@@ -123,11 +125,11 @@ class ReplicationConfig:
     )
     truncation: str = setting(
         "replication.truncation", one_of(LEADER_EPOCH, HIGH_WATERMARK), LEADER_EPOCH,
-        "How a follower cuts its log. high-watermark is what Kafka did before 0.11: it LOSES RECORDS and is refused without tidelog.lab.enable.",
+        "How a follower cuts its log. high-watermark is what Kafka did before 0.11: it LOSES RECORDS and needs tidelog.lab.enable.",
         read_by="broker.replica_manager"
     )
     lab_enable: bool = setting(
-        "tidelog.lab.enable", BOOLEAN, "false", "Allow settings that lose data, to show how it happens.", read_by="config.broker"
+        "tidelog.lab.enable", BOOLEAN, "false", "Allow settings that lose data, to show how it happens.", read_by="broker.replica_manager"
     )
 
     # Elections and leaving.
