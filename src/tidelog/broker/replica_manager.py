@@ -63,7 +63,7 @@ class ReplicaManager(ReplicaWaiters):
         self._config = config
         self._runtime = runtime
         self._is_live = is_live
-        self._rules = ReplicationRules(lag_time_max_ms=config.replica_lag_time_max_ms, truncation=config.truncation)
+        self._rules = ReplicationRules(lag_time_max_ms=config.replica_lag_time_max_ms, truncation=config.truncation_in_force)
         self._directories: list[LogDirectory] = []
         self.placement = LogPlacement(config, runtime, self._directories)
         self._failed: list[LogDirectory] = []
