@@ -56,11 +56,16 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  */
 public final class Driver {
     private static final long TIMEOUT_S = 20;
+    private static final long PATIENCE_S = 35; // with a leader that dies
+    private static final long PACE_MS = 5;
     private static final String NULL = "-";
 
     private final PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     private final String bootstrap;
     private final Admin admin;
+    private TopicPartition place;
+    private Producer<byte[], byte[]> stayingProducer;
+    private Consumer<byte[], byte[]> stayingConsumer;
 
     private Driver(String bootstrap) {
         this.bootstrap = bootstrap;
@@ -94,6 +99,9 @@ public final class Driver {
             case "produce": produce(fields); break;
             case "consume": consume(fields); break;
             case "positions": positions(fields); break;
+            case "stay": stay(fields.get(0)); break;
+            case "send-on": sendOn(fields); break;
+            case "read-on": readOn(fields.get(0)); break;
             case "create": create(fields); break;
             case "topics": tell(admin.listTopics().names().get().stream().sorted().toArray()); break;
             case "describe": describe(fields.get(0)); break;
@@ -183,6 +191,40 @@ public final class Driver {
         config.putIfAbsent("default.api.timeout.ms", "10000");
         config.putIfAbsent("fetch.max.wait.ms", "50"); // closing waits for the fetch under way
         return new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    // --- a producer and a consumer that stay, told nothing but where the brokers are ---------------------------------------------------
+
+    private void stay(String topic) {
+        place = new TopicPartition(topic, 0);
+        stayingProducer = new KafkaProducer<>(config(""), new ByteArraySerializer(), new ByteArraySerializer());
+        stayingConsumer = new KafkaConsumer<>(config("enable.auto.commit=false"), new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        stayingConsumer.assign(List.of(place));
+        stayingConsumer.seekToBeginning(List.of(place));
+    }
+
+    private void sendOn(List<String> fields) throws Exception {
+        Map<Integer, Future<RecordMetadata>> sent = new TreeMap<>();
+        for (int number = Integer.parseInt(fields.get(0)); number < Integer.parseInt(fields.get(1)); number++) {
+            byte[] value = String.valueOf(number).getBytes(StandardCharsets.UTF_8);
+            sent.put(number, stayingProducer.send(new ProducerRecord<>(place.topic(), place.partition(), null, value)));
+            Thread.sleep(PACE_MS);
+        }
+        for (Map.Entry<Integer, Future<RecordMetadata>> one : sent.entrySet()) {
+            tell(one.getValue().get(PATIENCE_S, TimeUnit.SECONDS).offset(), one.getKey());
+        }
+    }
+
+    private void readOn(String end) throws Exception {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_S);
+        while (stayingConsumer.position(place) < Long.parseLong(end)) {
+            if (System.nanoTime() > deadline) {
+                throw new TimeoutException("read up to " + stayingConsumer.position(place) + " of " + end);
+            }
+            for (ConsumerRecord<byte[], byte[]> record : stayingConsumer.poll(Duration.ofMillis(500))) {
+                tell(record.offset(), new String(record.value(), StandardCharsets.UTF_8));
+            }
+        }
     }
 
     // --- administration --------------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ const zstd = () => new Promise(resolve => requireInstalled('zstd-codec').ZstdCod
 
 const settingsOfEveryClient = {
   clientId: 'compatibility',
-  brokers: [bootstrap],
+  brokers: bootstrap.split(','),
   connectionTimeout: 5000,
   requestTimeout: 10000,
   enforceRequestTimeout: true,
@@ -46,6 +46,7 @@ const settingsOfEveryClient = {
 }
 const kafka = new Kafka({ ...settingsOfEveryClient, logLevel: logLevel.WARN })
 const admin = kafka.admin()
+let staying
 
 const commands = {
   async produce(topic, settings, ...records) {
@@ -71,6 +72,21 @@ const commands = {
       await fetchRecords(broker, topic, Number(partition), where === 'beginning' ? 0 : Number(where), Number(count))
     } finally {
       await cluster.disconnect()
+    }
+  },
+
+  // A producer that stays, told nothing but where the brokers are.
+  async stay(topic) {
+    const producer = new Kafka({ brokers: bootstrap.split(','), logLevel: logLevel.NOTHING }).producer()
+    await producer.connect()
+    staying = { producer, topic }
+  },
+
+  async 'send-on'(from, to) {
+    const { producer, topic } = staying
+    for (let number = Number(from); number < Number(to); number++) {
+      const [{ baseOffset }] = await producer.send({ topic, messages: [{ partition: 0, value: String(number) }] })
+      tell(baseOffset, number)
     }
   },
 
