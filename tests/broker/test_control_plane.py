@@ -134,7 +134,9 @@ def test_c03_role_that_a_failed_disk_prevents_is_not_remembered() -> None:
         rig.disk.faults.fail("mkdir", path="*/t-0")
         assert await broker.lead(role()) is ErrorCode.KAFKA_STORAGE_ERROR
         assert broker.replicas.hosted(T0) is None
-        assert await broker.lead(role()) is ErrorCode.NONE, "the same word again is heeded, in the directory that is left"
+        assert await broker.lead(role()) is ErrorCode.NONE, (
+            "the same word again is heeded, in the directory that is left"
+        )
         assert broker.replicas.partition(T0).is_leader
 
     rig.tell(story)
@@ -289,6 +291,19 @@ def test_replica_that_stops_without_deletion_keeps_its_log_and_fetches_no_more()
         assert await broker.stop(T0, leader_epoch=7, is_deleted=False) is ErrorCode.NONE
         assert broker.fetchers.leaders == {}
         assert broker.replicas.partition(T0).is_follower
+
+    ControlRig().tell(story)
+
+
+def test_r22_leader_that_is_stopped_because_its_broker_leaves_leads_no_longer_and_knows_the_epoch() -> None:
+    async def story(broker: ControlledBroker) -> None:
+        await broker.lead(role(leader_epoch=7))
+        partition = broker.replicas.partition(T0)
+        assert await broker.stop(T0, leader_epoch=8, is_deleted=False) is ErrorCode.NONE
+        with pytest.raises(ApiError) as refused:
+            partition.check_reign(partition.reign)
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await broker.lead(role(leader_epoch=7)) is STALE, "a word from before comes too late"
 
     ControlRig().tell(story)
 

@@ -116,12 +116,16 @@ class ControlPlane:
         async for role in self._in_slices([*leading, *following]):
             if self._telling.replicas is not None:
                 self._telling.replicas.add(role.topic_partition)
+            known = self._replicas.hosted(role.topic_partition)
+            before = None if known is None else known.leader_epoch
             try:
                 self._take_role(role)
                 codes[role.topic_partition] = ErrorCode.NONE
-                changed.append(role)
             except ApiError as error:
                 codes[role.topic_partition] = error.code
+                continue
+            if before != role.state.leader_epoch:
+                changed.append(role)
         _log_roles(self._broker_id, changed)
         return codes
 
@@ -240,7 +244,7 @@ class ControlPlane:
         is_epoch_told = state.leader_epoch not in (stops.NO_EPOCH, stops.EPOCH_DURING_DELETE)
         if known is not None and is_epoch_told and state.leader_epoch < known.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        self._replicas.stop(topic_partition, is_deleted=state.delete_partition)
+        self._replicas.stop(topic_partition, is_deleted=state.delete_partition, leader_epoch=state.leader_epoch)
         return ErrorCode.NONE
 
     # Fences and slices.

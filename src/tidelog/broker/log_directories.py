@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from functools import partial
+from typing import TypeAlias
 
 from tidelog.broker.flusher import perform_all
 from tidelog.config import BrokerConfig, LogConfig
-from tidelog.model import BrokerId
+from tidelog.model import BrokerEpoch, BrokerId, Offset, TopicPartition
 from tidelog.runtime import Runtime, StorageFailure
 from tidelog.runtime.logs import fields
 from tidelog.storage import LogDirectory
@@ -16,6 +19,8 @@ from tidelog.storage.checkpoints import DamagedCheckpoint, decode_meta_propertie
 from tidelog.storage.names import META_PROPERTIES
 
 logger = logging.getLogger(__name__)
+
+HighWatermarks: TypeAlias = Callable[[LogDirectory], Mapping[TopicPartition, Offset]]
 
 
 def known_broker_id(config: BrokerConfig, runtime: Runtime) -> BrokerId | None:
@@ -56,6 +61,17 @@ async def open_directories(config: BrokerConfig, runtime: Runtime, cluster_id: s
     if not directories:
         raise failures[0]
     return directories
+
+
+async def close_cleanly(
+    directory: LogDirectory, threads: Executor, high_watermarks: HighWatermarks, broker_epoch: BrokerEpoch
+) -> None:
+    """Flush and close every log of a directory, and leave the mark that lets the next start trust them. Raises StorageFailure."""
+    loop = asyncio.get_running_loop()
+    flushes = await loop.run_in_executor(threads, directory.start_closing)
+    await perform_all(threads, flushes.values())
+    finish = partial(directory.finish_closing, broker_epoch=broker_epoch)
+    await loop.run_in_executor(threads, finish, flushes, high_watermarks(directory))
 
 
 async def _flush_recovered(directory: LogDirectory, threads: Executor) -> None:

@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 from tidelog.broker.checkpointer import DirectoryCheckpointer
 from tidelog.broker.fetchers import Fetchers, IsrChanges
-from tidelog.broker.flusher import DirectoryFlusher, perform_all
+from tidelog.broker.flusher import DirectoryFlusher
 from tidelog.broker.hosting import Hosted, Hosting, Told
-from tidelog.broker.log_directories import open_directories
+from tidelog.broker.log_directories import close_cleanly, open_directories
 from tidelog.broker.log_placement import LogPlacement
 from tidelog.broker.replica_waiters import ReplicaWaiters
 from tidelog.broker.validation import BatchValidation, writable
@@ -28,6 +29,7 @@ from tidelog.model import (
     BrokerEpoch,
     BrokerId,
     ErrorCode,
+    LeaderEpoch,
     Offset,
     TopicPartition,
 )
@@ -63,7 +65,9 @@ class ReplicaManager(ReplicaWaiters):
         self._config = config
         self._runtime = runtime
         self._is_live = is_live
-        self._rules = ReplicationRules(lag_time_max_ms=config.replica_lag_time_max_ms, truncation=config.truncation_in_force)
+        self._rules = ReplicationRules(
+            lag_time_max_ms=config.replica_lag_time_max_ms, truncation=config.truncation_in_force
+        )
         self._directories: list[LogDirectory] = []
         self.placement = LogPlacement(config, runtime, self._directories)
         self._failed: list[LogDirectory] = []
@@ -109,17 +113,11 @@ class ReplicaManager(ReplicaWaiters):
                 directory.release()
                 continue
             try:
-                await self._close_cleanly(directory)
+                threads = self._runtime.disk.threads(directory.path)
+                await close_cleanly(directory, threads, self._high_watermarks, self.broker_epoch)
             except StorageFailure as failure:
                 directory.release()
                 logger.error("no clean shutdown", extra=fields(directory=directory.path, reason=failure))
-
-    async def _close_cleanly(self, directory: LogDirectory) -> None:
-        loop, threads = asyncio.get_running_loop(), self._runtime.disk.threads(directory.path)
-        flushes = await loop.run_in_executor(threads, directory.start_closing)
-        await perform_all(threads, flushes.values())
-        closing = partial(directory.finish_closing, broker_epoch=self.broker_epoch)
-        await loop.run_in_executor(threads, closing, flushes, self._high_watermarks(directory))
 
     # Looking.
 
@@ -288,11 +286,11 @@ class ReplicaManager(ReplicaWaiters):
             hosted.partition.step_down()
         return hosted
 
-    def stop(self, topic_partition: TopicPartition, *, is_deleted: bool) -> None:
-        """Replicate no longer; with `is_deleted` stop hosting it and put its files out of sight, to be removed by the thread later."""
+    def stop(self, topic_partition: TopicPartition, *, is_deleted: bool, leader_epoch: LeaderEpoch = -1) -> None:
+        """Neither lead nor replicate; with `is_deleted` stop hosting it and put its files out of sight, to be removed by the thread later."""
         self.fetchers.unfollow(topic_partition)
         if not is_deleted:
-            self.wake_all(topic_partition)
+            self._follow_nobody(topic_partition, leader_epoch)
             return
         hosted = self._forget(topic_partition)
         self.placement.delete(topic_partition, self.on_directory_failed)
@@ -300,6 +298,14 @@ class ReplicaManager(ReplicaWaiters):
             return
         self.wake_all(topic_partition)
         logger.info("replica deleted", extra=fields(partition=topic_partition))
+
+    def _follow_nobody(self, topic_partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
+        """Who led must not go on: others have been told of another leader, and whoever waits here has to find it."""
+        partition = self.hosted(topic_partition)
+        known = None if partition is None else partition.leadership
+        if partition is not None and known is not None:
+            nobody = replace(known, leader=NO_BROKER, leader_epoch=max(known.leader_epoch, leader_epoch))
+            self.perform(partition, partition.become_follower(nobody, now_ms=self._runtime.clock.wall_ms()))
 
     def _host(self, told: Told) -> Hosted:
         directory, log = self.placement.find(told.topic_partition, told.topic_id) or self.placement.create(
