@@ -39,11 +39,10 @@ class Faults:
     @property
     def names(self) -> list[str]:
         """All faults that this ground allows."""
-        everywhere = ["kill_leader", "kill_follower", "kill_controller", "pause_leader", "pause_controller"]
-        links = ["cut_link", "cut_answers", "kill_all"]
-        if self.ground.ensemble is None:
-            return everywhere + links
-        return [*everywhere, *links, "cut_from_registry", "kill_member", "kill_leading_member", "pause_leading_member"]
+        brokers = ["kill_leader", "kill_follower", "kill_controller", "pause_leader", "pause_controller"]
+        everywhere = [*brokers, "cut_link", "cut_answers", "roll", "kill_all"]
+        members = ["cut_from_registry", "kill_member", "kill_leading_member", "pause_leading_member"]
+        return everywhere if self.ground.ensemble is None else everywhere + members
 
     def run_for(self, seconds: float) -> None:
         """All faults in an order of the seed, again and again, until the time is over and each was had once."""
@@ -85,6 +84,14 @@ class Faults:
     def pause_controller(self) -> None:
         """SIGSTOP for the controller until somebody else is."""
         self._pause(self._controller())
+
+    def roll(self) -> None:
+        """Stop each broker in turn, cleanly, and start it again, as for new software."""
+        for broker_id in BROKERS:
+            assert self.ground.cluster.shut_down(broker_id) == 0, self.ground.cluster.output(broker_id)
+            self.wait_load()
+            self.ground.cluster.restart(broker_id)
+            self.wait_whole()
 
     def cut_link(self) -> None:
         """Nobody reaches the leader of some partition, which reaches everybody: it is left alone with its partitions."""
