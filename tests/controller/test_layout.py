@@ -190,9 +190,10 @@ def test_broker_of_a_kafka_is_taken_to_be_intact(extra: str, *, is_intact: bool)
 
 
 def test_incarnation_node() -> None:
-    content = layout.encode_incarnation(77)
-    assert content == b'{"version":1,"broker_epoch":77}'
-    assert layout.decode_incarnation(1, Node(data=content, version=0, czxid=1)) == 77
+    last = layout.LastRegistration(77, is_intact=False)
+    content = layout.encode_incarnation(last)
+    assert content == b'{"version":1,"broker_epoch":77,"intact":false}'
+    assert layout.decode_incarnation(1, Node(data=content, version=0, czxid=1)) == last
 
 
 def test_known_epochs_node() -> None:

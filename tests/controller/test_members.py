@@ -84,9 +84,11 @@ def test_broker_that_bounces_between_two_looks_has_failed_and_started() -> None:
         await create(one, assignment=(2, 3, 1))
         session = two.registry.session_id
         assert session is not None
+        members.store.cut("b1")  # for a moment, in which the controller cannot look
         two.kill()
         members.store.expire(session)
         again = await members.started(2)
+        members.store.heal("b1")
         await members.until(lambda: members.image.brokers[2].broker_epoch == again.service.broker_epoch)
         await members.until(lambda: members.state().leader == 3)
         assert (members.state().isr, members.state().leader_epoch) == ((2, 3, 1), 1)

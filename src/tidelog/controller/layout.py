@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from tidelog.config import Listener, parse_listener
@@ -192,14 +192,22 @@ def decode_broker(broker_id: BrokerId, node: Node) -> BrokerImage:
     )
 
 
-def encode_incarnation(broker_epoch: BrokerEpoch) -> bytes:
+class LastRegistration(NamedTuple):
+    """The last registration of a broker, which outlives it."""
+
+    broker_epoch: BrokerEpoch
+    is_intact: bool = True
+
+
+def encode_incarnation(last: LastRegistration) -> bytes:
     """The content of /tidelog/incarnations/N."""
-    return encode({"version": 1, "broker_epoch": broker_epoch})
+    return encode({"version": 1, "broker_epoch": last.broker_epoch, "intact": last.is_intact})
 
 
-def decode_incarnation(broker_id: BrokerId, node: Node) -> BrokerEpoch:
-    """The epoch under which a broker last registered."""
-    return Reader(incarnation_path(broker_id), node).integer("broker_epoch")
+def decode_incarnation(broker_id: BrokerId, node: Node) -> LastRegistration:
+    """How a broker last registered."""
+    reader = Reader(incarnation_path(broker_id), node)
+    return LastRegistration(reader.integer("broker_epoch"), reader.content.get("intact") is not False)
 
 
 def encode_known_epochs(epochs: Mapping[BrokerId, BrokerEpoch]) -> bytes:

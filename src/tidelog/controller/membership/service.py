@@ -74,7 +74,7 @@ class Membership:
         await self.prepare()
         path = layout.incarnation_path(self._config.broker_id)
         [node] = await self._in_a_session(lambda: self._registry.get_many([path]))
-        return None if node is None else layout.decode_incarnation(self._config.broker_id, node)
+        return None if node is None else layout.decode_incarnation(self._config.broker_id, node).broker_epoch
 
     async def register(self, endpoints: tuple[Listener, ...], *, is_intact: bool) -> None:
         """Register at these endpoints, now and whenever a session has to be replaced. Raises BrokerIdTaken."""
@@ -101,18 +101,31 @@ class Membership:
             await self._registry.open_session()
 
     async def _register(self, *, is_intact: bool) -> None:
+        is_intact = is_intact and not await self._is_loss_unheeded()
         create = Create(
             layout.broker_path(self._config.broker_id), self._registration(is_intact=is_intact), ephemeral=True
         )
         node = await self._created(create)
         self._registered_session = self._registry.session_id
-        await self._remember(node.czxid)
+        await self._remember(layout.LastRegistration(node.czxid, is_intact))
         self.broker_epoch = node.czxid
         logger.info(
             "broker registered",
             extra=fields(broker_id=self._config.broker_id, broker_epoch=node.czxid, is_intact=is_intact),
         )
         await self._on_registered(node.czxid)
+
+    async def _is_loss_unheeded(self) -> bool:
+        """Whether we registered without all we knew and no controller has dealt with that yet: then we must say so again.
+
+        Our log directories are in order since, but the ISRs we were in may still count on what we have forgotten.
+        """
+        path = layout.incarnation_path(self._config.broker_id)
+        last, known = await self._registry.get_many([path, layout.KNOWN_EPOCHS])
+        if last is None or known is None:
+            return False
+        broker_epoch, was_intact = layout.decode_incarnation(self._config.broker_id, last)
+        return not was_intact and layout.decode_known_epochs(known).get(self._config.broker_id) != broker_epoch
 
     def _registration(self, *, is_intact: bool) -> bytes:
         protocols = dict(self._config.listener_security_protocol_map)
@@ -173,9 +186,9 @@ class Membership:
         )
         return False
 
-    async def _remember(self, broker_epoch: BrokerEpoch) -> None:
+    async def _remember(self, last: layout.LastRegistration) -> None:
         path = layout.incarnation_path(self._config.broker_id)
-        content = layout.encode_incarnation(broker_epoch)
+        content = layout.encode_incarnation(last)
         try:
             await self._registry.multi([Set(path, content)])
         except NoNode:

@@ -260,7 +260,8 @@ class Office:
                     self._publish(controller.image)
             await asyncio.sleep(0)
         if restarted:
-            epochs = {broker_id: broker.broker_epoch for broker_id, broker in brokers.items()}
+            # Those of brokers that are away are kept: when they return, they must learn that their last start was heeded.
+            epochs = self._known_epochs | {broker_id: broker.broker_epoch for broker_id, broker in brokers.items()}
             await reign.remember_epochs(epochs)
             self._check_held(reign)
             self._known_epochs = epochs
