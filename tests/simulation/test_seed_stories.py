@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tests.simulation.clusters import LAB, T0, contents, kills, make_topic, produce
+from tidelog.controller import layout
 from tidelog.simulation.cluster import SimulatedCluster
 
 A, B, CONTROLLER = 1, 2, 3
@@ -123,6 +124,10 @@ def fork(cluster: SimulatedCluster) -> None:
     expect(cluster, Replica(2, 2, "0@0"), Replica(1, 1, "0@0"), "A commits m1 alone")
     let_checkpoints_be_written(cluster)
     cluster.brokers[B].kill()
+    cluster.until(
+        lambda: cluster.store.tree.peek(layout.broker_path(B)) is None, "the controller can see that B is dead"
+    )
+    cluster.world.run_for_ms(100)
     cluster.brokers[A].kill()
     cluster.world.fabric.faults.heal()
     cluster.until(lambda: cluster.state(T0).leader == -1, "nobody leads")

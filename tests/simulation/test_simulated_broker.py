@@ -130,7 +130,7 @@ def test_a_clean_stop_leaves_nothing_to_recover_and_a_restart_is_an_election() -
         assert stored(cluster, len(writing.acknowledged)) == writing.acknowledged
         said = cluster.world.trace.text()
         assert "log_count=1 is_clean=True" in said
-        assert "leading partition=t-0 leader_epoch=1" in said
+        assert "became leader partition=t-0 leader_epoch=1" in said
 
 
 @kills
