@@ -14,7 +14,7 @@ from tidelog.broker.controller_channels import ChannelSurroundings, ControllerCh
 from tidelog.broker.replica_descriptions import ReplicaDescriptions
 from tidelog.config import BrokerConfig, Listener
 from tidelog.controller import BrokerImage, ClusterImage, PartitionState, TopicImage
-from tidelog.model import BrokerId, ErrorCode, TopicPartition
+from tidelog.model import ApiError, BrokerId, ErrorCode, TopicPartition
 from tidelog.runtime import Address, Runtime
 from tidelog.server import ConnectionLimits, Dispatcher, Guard, GuardLimits, Handler, RequestContext
 from tidelog.server import Listener as BoundListener
@@ -103,8 +103,12 @@ class Offline:
     def __init__(self) -> None:
         self.lost: list[tuple[BrokerId, list[TopicPartition]]] = []
         self.heard = asyncio.Event()
+        self.refusals = 0  # how often it cannot decide before it can
 
-    async def on_replica_offline(self, broker_id: BrokerId, partitions: Any) -> None:
+    async def on_replica_offline(self, broker_id: BrokerId, broker_epoch: int, partitions: Any) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the registry is away")
         self.lost.append((broker_id, list(partitions)))
         self.heard.set()
 
@@ -284,6 +288,18 @@ def test_c01_controller_that_was_replaced_falls_silent() -> None:
 
 def test_replica_whose_disk_failed_is_reported_and_the_others_are_told() -> None:
     async def story(scene: Scene) -> None:
+        scene.others[2].codes[T0] = [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert await scene.tell(image(state(2, 3), state(2, 3)))
+        async with asyncio.timeout(10):
+            await scene.offline.heard.wait()
+        assert scene.offline.lost == [(2, [T0])]
+
+    play(story)
+
+
+def test_replica_whose_disk_failed_while_the_registry_was_away_is_reported_again() -> None:
+    async def story(scene: Scene) -> None:
+        scene.offline.refusals = 3
         scene.others[2].codes[T0] = [ErrorCode.KAFKA_STORAGE_ERROR]
         assert await scene.tell(image(state(2, 3), state(2, 3)))
         async with asyncio.timeout(10):

@@ -145,10 +145,18 @@ def test_member_that_leaves_is_not_eligible_until_it_starts_again() -> None:
 
 def test_member_whose_disk_failed_is_not_eligible_until_it_starts_again() -> None:
     deciding = three()
-    deciding.image = deciding.decide(LoseReplicas(broker_id=3, partitions=[T0])).image
+    deciding.image = deciding.decide(LoseReplicas(broker_id=3, broker_epoch=30, partitions=[T0])).image
     assert answer(deciding, change(1, 2, 3)) is ErrorCode.INELIGIBLE_REPLICA
     deciding.image = deciding.decide(SeeBrokers(brokers={1: broker(1), 2: broker(2), 3: broker(3, epoch=31)})).image
     assert deciding.image.offline == {}
+
+
+def test_disk_that_failed_under_a_former_life_is_held_against_no_later_one() -> None:
+    deciding = three()
+    deciding.image = deciding.decide(SeeBrokers(brokers={1: broker(1), 2: broker(2), 3: broker(3, epoch=31)})).image
+    decision = deciding.decide(LoseReplicas(broker_id=3, broker_epoch=30, partitions=[T0]))
+    assert decision.image is deciding.image
+    assert decision.reconsider == ()
 
 
 def test_shrinking_below_the_minimum_makes_eligible_and_growing_ends_that() -> None:

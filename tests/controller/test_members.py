@@ -455,7 +455,7 @@ def test_others_than_the_controller_refuse() -> None:
             two.service.controlled_shutdown(1, 1),
             two.service.elect_leaders(ElectionType.PREFERRED, None, 1000),
             two.service.alter_reassignments({T0: (1,)}),
-            two.service.on_replica_offline(1, [T0]),
+            two.service.on_replica_offline(1, 1, [T0]),
         ):
             with pytest.raises(ApiError) as error:
                 await refused
@@ -468,11 +468,11 @@ def test_others_than_the_controller_refuse() -> None:
 
 def test_replica_whose_disk_failed_is_replaced() -> None:
     async def story(members: Members) -> None:
-        one, _, _ = await members.three()
+        one, two, three = await members.three()
         await create(one, assignment=(2, 3, 1))
-        await one.service.on_replica_offline(2, [T0])
+        await one.service.on_replica_offline(2, two.epochs[0], [T0])
         assert (members.state().leader, members.state().isr) == (3, (3, 1))
-        await one.service.on_replica_offline(3, [T0])
+        await one.service.on_replica_offline(3, three.epochs[0], [T0])
         assert (members.state().leader, members.state().isr) == (1, (1,))
 
     play(story)

@@ -24,7 +24,7 @@ from tidelog.config import BrokerConfig
 from tidelog.controller import BrokerImage, ClusterImage
 from tidelog.controller.channels import ReplicaEnd
 from tidelog.controller.difference import Role, StoppedReplica, difference
-from tidelog.model import ApiError, BrokerId, ErrorCode, TopicPartition, invariant
+from tidelog.model import ApiError, BrokerEpoch, BrokerId, ErrorCode, TopicPartition, invariant
 from tidelog.runtime import Address, Runtime
 from tidelog.runtime.logs import fields
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -42,8 +42,10 @@ _PAUSE_MS_MAX: Final = 1_000.0
 class ChannelOwner(Protocol):
     """Who hears what brokers answer: `ControllerService`."""
 
-    async def on_replica_offline(self, broker_id: BrokerId, partitions: Sequence[TopicPartition]) -> None:
-        """The disks of a live broker do not serve these replicas."""
+    async def on_replica_offline(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, partitions: Sequence[TopicPartition]
+    ) -> None:
+        """The disks of a live broker do not serve these replicas. Raises ApiError where nothing could be decided."""
         ...
 
 
@@ -167,7 +169,7 @@ class _Channel:
         """What the broker says about single replicas: the disk failed, or a topic of the same name is in the way."""
         failed = list(_answered(request, response, ErrorCode.KAFKA_STORAGE_ERROR))
         if failed:
-            self._owner.offline(self.broker.broker_id, failed)
+            self._owner.offline(self.broker, failed)
         in_the_way = frozenset(_answered(request, response, ErrorCode.INCONSISTENT_TOPIC_ID))
         if in_the_way:
             again = [role for role in roles if role.topic_partition in in_the_way]
@@ -192,6 +194,7 @@ class ControllerChannels:
         self._image: ClusterImage | None = None
         self._serial = 0
         self._progress = asyncio.Event()
+        self._reports: set[asyncio.Task[None]] = set()
 
     def report_to(self, controller: ChannelOwner) -> None:
         """Who hears what brokers answer; named after the fact, since it needs the channels first."""
@@ -242,6 +245,8 @@ class ControllerChannels:
         self._image = None
         for broker_id in list(self._channels):
             self._close(broker_id)
+        for report in self._reports:
+            report.cancel()
         self.on_taken()
 
     async def replica_ends(
@@ -284,18 +289,27 @@ class ControllerChannels:
         """A broker has heard of a newer controller: say nothing more. The registry will tell ours that its reign is over."""
         self.withdraw()
 
-    def offline(self, broker_id: BrokerId, partitions: Sequence[TopicPartition]) -> None:
+    def offline(self, broker: BrokerImage, partitions: Sequence[TopicPartition]) -> None:
         """A broker cannot serve these replicas. The controller decides in its own time: what it decides is told by us."""
         if self._controller is not None and self._tasks is not None:
-            self._tasks.create_task(self._report_offline(self._controller, broker_id, partitions))
+            report = self._tasks.create_task(self._report_offline(self._controller, broker, partitions))
+            self._reports.add(report)
+            report.add_done_callback(self._reports.discard)
 
     async def _report_offline(
-        self, controller: ChannelOwner, broker_id: BrokerId, partitions: Sequence[TopicPartition]
+        self, controller: ChannelOwner, broker: BrokerImage, partitions: Sequence[TopicPartition]
     ) -> None:
-        try:
-            await controller.on_replica_offline(broker_id, partitions)
-        except ApiError as error:
-            logger.warning("replicas not taken offline", extra=fields(broker_id=broker_id, reason=error))
+        """Until it is heeded or in vain, since the broker does not say it again: the registry may be away just now."""
+        pause_ms = _PAUSE_MS
+        while self._image is not None and self._image.brokers.get(broker.broker_id) == broker:
+            try:
+                await controller.on_replica_offline(broker.broker_id, broker.broker_epoch, partitions)
+            except ApiError as error:
+                logger.warning("replicas not taken offline", extra=fields(broker_id=broker.broker_id, reason=error))
+            else:
+                return
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(pause_ms * 2, _PAUSE_MS_MAX)
 
     def _open(self, broker: BrokerImage) -> None:
         invariant(self._tasks is not None, "images are published only while the channels run")

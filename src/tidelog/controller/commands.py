@@ -99,9 +99,13 @@ class BeginShutdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseReplicas:
-    """A broker cannot serve these replicas any more, since their disk failed. They are to be reconsidered next."""
+    """A broker cannot serve these replicas any more, since their disk failed. They are to be reconsidered next.
+
+    Of a former life of the broker that says nothing: the disks of the present one may be in order.
+    """
 
     broker_id: BrokerId
+    broker_epoch: BrokerEpoch
     partitions: Sequence[TopicPartition]
 
 

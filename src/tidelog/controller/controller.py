@@ -85,7 +85,10 @@ class Controller:
         match command:
             case SeeBrokers(brokers=brokers):
                 return Decision(image=seen_brokers(self.image, brokers))
-            case LoseReplicas(broker_id=broker_id, partitions=partitions):
+            case LoseReplicas(broker_id=broker_id, broker_epoch=broker_epoch, partitions=partitions):
+                broker = self.image.brokers.get(broker_id)
+                if broker is None or broker.broker_epoch != broker_epoch:
+                    return Decision(image=self.image)
                 image = without_replicas(self.image, broker_id, partitions)
                 return Decision(image=image, reconsider=tuple(partitions))
             case ForgetMinimums():

@@ -60,9 +60,11 @@ class PartitionRequests(ControllerRequests):
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
         return running(image, partitions)
 
-    async def on_replica_offline(self, broker_id: BrokerId, partitions: Sequence[TopicPartition]) -> None:
+    async def on_replica_offline(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, partitions: Sequence[TopicPartition]
+    ) -> None:
         """A broker told that it cannot serve these replicas, since their disk failed. Raises ApiError."""
-        await self._office.turn(self._lose_replicas(broker_id, partitions))
+        await self._office.turn(self._lose_replicas(broker_id, broker_epoch, partitions))
 
     async def _alter_partition(
         self, broker_id: BrokerId, broker_epoch: BrokerEpoch, changes: Sequence[IsrChange]
@@ -110,9 +112,12 @@ class PartitionRequests(ControllerRequests):
         self._office.done(controller)
         return results
 
-    async def _lose_replicas(self, broker_id: BrokerId, partitions: Sequence[TopicPartition]) -> None:
+    async def _lose_replicas(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, partitions: Sequence[TopicPartition]
+    ) -> None:
         controller = await self._controller()
-        decision = await self._office.perform(controller, LoseReplicas(broker_id=broker_id, partitions=partitions))
+        command = LoseReplicas(broker_id=broker_id, broker_epoch=broker_epoch, partitions=partitions)
+        decision = await self._office.perform(controller, command)
         logger.warning("replicas offline", extra=fields(broker_id=broker_id, partition_count=len(partitions)))
         await self._office.reconsider(controller, decision.reconsider)
         self._office.done(controller)
