@@ -147,3 +147,25 @@ def test_chore_that_is_cancelled_ends_after_its_work_in_the_thread() -> None:
             disk.held = None
 
     asyncio.run(story())
+
+
+def test_thousands_of_flushes_are_begun_some_at_a_time_and_those_of_logs_deleted_meanwhile_not_at_all() -> None:
+    async def story() -> None:
+        threads, disk, flushed = HeldThreads(), new_disk(), list[str]()
+        replicas = [partition(disk, f"t{number}", DirectoryHealth()) for number in range(150)]
+        flusher = DirectoryFlusher(
+            threads, on_flushed=lambda one, _: flushed.append(one.topic_partition.topic), on_failed=lambda _: None
+        )
+        async with asyncio.timeout(5), flusher.running():
+            for replica in replicas:
+                flusher.want(replica)
+            await threads.asked.wait()
+            assert len(threads.waiting) == 100
+            flusher.forget(replicas[149].topic_partition)
+            threads.work()
+            await threads.asked.wait()
+            assert len(threads.waiting) == 49
+            threads.work()
+        assert len(flushed) == 149
+
+    asyncio.run(story())

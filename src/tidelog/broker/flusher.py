@@ -10,11 +10,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
+from itertools import islice
+from typing import Final
 
 from tidelog.model import TopicPartition
 from tidelog.partition import Partition, PartitionEvent
 from tidelog.runtime import DiskFull, StorageFailure
 from tidelog.storage import Flush
+
+_LOGS_AT_ONCE: Final = 100
 
 
 class DirectoryFlusher:
@@ -63,15 +67,18 @@ class DirectoryFlusher:
     async def _flush_wanted(self) -> None:
         async with self._turn:
             self._has_work.clear()
-            wanted, self._wanted = self._wanted, {}
-            try:
-                flushes = list(_started(wanted.values()))
-                await perform_all(self._threads, [flush for _, flush in flushes])
-            except StorageFailure as failure:
-                self._on_failed(failure)
-                return
-            for partition, flush in flushes:
-                self._on_flushed(partition, partition.on_flushed(flush))
+            # An election of thousands of leaders has them all flush their epochs: others must have their turn on the loop in between.
+            for _ in range(0, len(self._wanted), _LOGS_AT_ONCE):
+                some = [self._wanted.pop(key) for key in list(islice(self._wanted, _LOGS_AT_ONCE))]
+                try:
+                    flushes = list(_started(some))
+                    await perform_all(self._threads, [flush for _, flush in flushes])
+                except StorageFailure as failure:
+                    self._wanted.clear()
+                    self._on_failed(failure)
+                    return
+                for partition, flush in flushes:
+                    self._on_flushed(partition, partition.on_flushed(flush))
 
 
 def _started(partitions: Iterable[Partition]) -> Iterator[tuple[Partition, Flush]]:

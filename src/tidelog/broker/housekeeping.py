@@ -59,9 +59,11 @@ class Housekeeping:
     async def flush_overdue(self) -> None:
         """Flush what `flush.ms` says has waited long enough, and what found the disk full the last time."""
         now_ms = self.runtime.clock.wall_ms()
-        for partition, _ in self.replicas.partitions():
+        for position, (partition, _) in enumerate(self.replicas.partitions(), 1):
             if partition.log.is_flush_wanted or partition.log.is_flush_due(now_ms):
                 self.replicas.want_flush(partition)
+            if position % _PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def retry_unavailable(self) -> None:
         """Try again to have the logs that a full disk has kept from us."""
@@ -98,8 +100,10 @@ class Housekeeping:
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for producer.id.expiration.ms."""
         now_ms = self.runtime.clock.wall_ms()
-        for partition, _ in self.replicas.partitions():
+        for position, (partition, _) in enumerate(self.replicas.partitions(), 1):
             partition.log.expire_producers(now_ms)
+            if position % _PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def remove_retired(self) -> None:
         """Unlink files whose delay for readers that still hold them is over."""
@@ -122,6 +126,7 @@ class Housekeeping:
 
 
 _REMOVAL_INTERVAL_MS = 5_000
+_PARTITIONS_AT_ONCE = 500
 
 
 async def _repeat(interval_ms: int, chore: Callable[[], Awaitable[None]]) -> None:

@@ -239,7 +239,8 @@ class ReplicaManager(ReplicaWaiters):
         try:
             if hosted is None:
                 hosted = self._host(told)
-            hosted.partition.reconfigure(told.config)
+            if hosted.partition.log.config is not told.config:
+                hosted.partition.reconfigure(told.config)
             self.perform(hosted.partition, become(hosted.partition))
         except StorageFailure as failure:
             self._take_failed_offline()
@@ -256,10 +257,7 @@ class ReplicaManager(ReplicaWaiters):
         """Try again to have the logs that could not be had; space may have returned."""
         for told in list(self._unavailable.values()):
             try:
-                if told.leadership.leader == self._config.broker_id:
-                    self.lead(told)
-                else:
-                    self.follow(told)
+                (self.lead if told.leadership.leader == self._config.broker_id else self.follow)(told)
             except ApiError as error:
                 logger.error("replica unavailable", extra=fields(partition=told.topic_partition, reason=error))
 
