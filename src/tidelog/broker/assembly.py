@@ -107,7 +107,7 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Asse
             replicas=replicas,
             quotas=quotas,
             address_of=metadata.inter_broker_address,
-            broker_epoch=lambda: controller.broker_epoch,
+            broker_epoch=lambda: control_plane.broker_epoch,
         )
     )
     isr_changes = LeaderIsrChanges(
@@ -116,7 +116,7 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Asse
             runtime=runtime,
             replicas=replicas,
             ask_controller=line.alter_partition,
-            broker_epoch=lambda: controller.broker_epoch,
+            broker_epoch=lambda: control_plane.broker_epoch,
         )
     )
     replicas.replicate_with(fetchers, isr_changes)
@@ -135,7 +135,7 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Asse
         isr_changes=isr_changes,
         quota=quotas,
         selector=ReplicaSelector(config, metadata.racks),
-        broker_epoch=lambda: controller.broker_epoch,
+        broker_epoch=lambda: control_plane.broker_epoch,
         inter_broker_listener=listener,
         producer_ids=ProducerIds(controller.allocate_producer_ids),
         fetch_sessions=FetchSessionCache(slots_max=config.fetch_session_slots),

@@ -24,6 +24,7 @@ from tidelog.broker.node import Node
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.config import BrokerConfig
 from tidelog.config import Listener as ListenerSetting
+from tidelog.model import BrokerEpoch
 from tidelog.partition import Partition
 from tidelog.registry import Registry
 from tidelog.runtime import Address, Runtime, StorageFailure
@@ -58,6 +59,11 @@ class Broker:
     def is_controller(self) -> bool:
         """Whether it believes to be the controller."""
         return self._node is not None and self._node.controller.is_active
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        """The registration it acts under, which may be over; -1 before the first."""
+        return -1 if self._node is None else self._node.broker_epoch()
 
     def partitions(self) -> Iterator[Partition]:
         """Its replicas, for those who look on."""

@@ -1,0 +1,28 @@
+"""What reviewers found in clusters: each was a bug once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.clusters import SAFE, T0, kills, make_topic
+from tidelog.controller import layout
+from tidelog.simulation.cluster import SimulatedCluster
+
+QUICK = {"replica.lag.time.max.ms": "2000", "auto.leader.rebalance.enable": "false", **SAFE}
+
+
+@kills
+@pytest.mark.slow
+def test_a_follower_between_two_registrations_fetches_under_the_former() -> None:
+    """Under no epoch at all its fetches would let it into an ISR in whatever life the controller finds it then (KIP-903)."""
+    with SimulatedCluster(1, brokers=3, settings=QUICK) as cluster:
+        make_topic(cluster, (1, 2, 3))
+        cluster.until(lambda: len(cluster.state(T0).isr) == 3, "all are in sync")
+        registered = cluster.store.tree.peek(layout.broker_path(2))
+        assert registered is not None
+        cluster.store.cut("broker-2")
+        cluster.until(lambda: cluster.store.tree.peek(layout.broker_path(2)) is None, "its session is over")
+        cluster.world.run_for_ms(3_000)
+        broker = cluster.brokers[2].broker
+        assert broker is not None
+        assert broker.broker_epoch == registered.czxid
