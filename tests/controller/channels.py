@@ -14,6 +14,7 @@ class RecordedChannels:
     def __init__(self, images: list[ClusterImage] | None = None) -> None:
         self.images: list[ClusterImage] = [] if images is None else images
         self.withdrawals = 0
+        self.is_somebody_out_of_reach = False
         self.ends: dict[BrokerId, dict[TopicPartition, ReplicaEnd]] = {}
         self.inquiries: list[tuple[BrokerId, tuple[TopicPartition, ...]]] = []
 
@@ -21,7 +22,7 @@ class RecordedChannels:
         self.images.append(image)
 
     async def told(self, image: ClusterImage, *, timeout_ms: float) -> bool:
-        return timeout_ms > 0 and any(image is one for one in self.images)
+        return not self.is_somebody_out_of_reach and timeout_ms > 0 and any(image is one for one in self.images)
 
     def withdraw(self) -> None:
         self.withdrawals += 1

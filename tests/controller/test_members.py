@@ -546,6 +546,24 @@ def test_leadership_is_given_back_some_time_after_an_election() -> None:
     play(story)
 
 
+def test_leadership_is_not_given_back_while_somebody_is_out_of_reach() -> None:
+    async def story(members: Members) -> None:
+        one, two, _ = await members.three()
+        await create(one, assignment=(2, 3))
+        two.kill()
+        await members.until(lambda: members.state().leader == 3)
+        await members.started(2)
+        await members.until(lambda: 2 in members.image.brokers)
+        one.channels.is_somebody_out_of_reach = True  # and who could not be told that it leads would lead nobody
+        assert isinstance(await propose(one, members, 3, 2), PartitionState)
+        await pause(700)
+        assert members.state().leader == 3
+        one.channels.is_somebody_out_of_reach = False
+        await members.until(lambda: members.state().leader == 2, within_ms=10_000)
+
+    play(story)
+
+
 def test_leadership_is_not_given_back_if_that_is_turned_off() -> None:
     async def story(members: Members) -> None:
         one, two, _ = await members.three()

@@ -31,6 +31,7 @@ from tidelog.runtime.logs import fields
 logger = logging.getLogger(__name__)
 
 LOOK_INTERVAL_MS: Final = 5_000  # at everything, without a reason
+BALANCE_PATIENCE_MS: Final = 100  # with brokers that have not heard of the last change
 FIRST_BALANCE_MS: Final = 5_000  # after the office was won
 RETRY_MIN_MS: Final = 50
 RETRY_MAX_MS: Final = 2_000
@@ -175,6 +176,10 @@ class Presiding:
         if not config.auto_leader_rebalance_enable:
             return
         astray = imbalanced(controller.image, config.leader_imbalance_per_broker_percentage)
+        if astray and not await self._channels.told(controller.image, timeout_ms=BALANCE_PATIENCE_MS):
+            # Who has not heard of the last change may be out of reach, and who cannot be told that it leads leads nobody.
+            self._balance_due_ms = self._clock.monotonic_ms() + LOOK_INTERVAL_MS
+            return
         for start in range(0, len(astray), PARTITIONS_PER_SLICE):
             some = astray[start : start + PARTITIONS_PER_SLICE]
             await self._office.perform(controller, ElectLeaders(kind=ElectionType.PREFERRED, partitions=some))
