@@ -196,14 +196,21 @@ class Faults:
         self.wait_load()
 
     def _wait_alone(self, broker_id: int) -> None:
-        """Wait until a leader nobody reaches is alone in its ISRs, while all other partitions go on."""
-        witness = self.ground.witness
+        """Wait until a leader nobody reaches is alone in its ISRs, while all partitions that it does not lead go on."""
+        witness, others = self.ground.witness, self.ground.others(broker_id)
 
-        def led() -> dict[int, tuple[int, ...]]:
-            return {key.index: row.isr for key, row in witness.leaders().items() if row.leader_id == broker_id}
+        def is_alone() -> bool:
+            led = [row for row in witness.leaders().values() if row.leader_id == broker_id]
+            return all(row.isr == (broker_id,) for row in led)
 
-        eventually(lambda: all(isr == (broker_id,) for isr in led().values()), f"{broker_id} is alone in what it leads")
-        self.wait_load([index for index in range(PARTITION_COUNT) if index not in led()])
+        def goes_on() -> bool:
+            appointed = witness.appointed(others)
+            standing = [index for index, goal in goals.items() if self.load.counts[index] < goal]
+            return bool(appointed) and all(appointed.get(index) == broker_id for index in standing)
+
+        eventually(is_alone, f"{broker_id} is alone in what it leads")
+        goals = {index: count + _GOES_ON for index, count in enumerate(self.load.counts)}
+        eventually(goes_on, f"the load goes on wherever {broker_id} does not lead")
 
     def _is_whole(self) -> bool:
         told = self.ground.witness.replicas()

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from tidelog.client import Admin, ClientConfig, NewTopic, ReplicaDescription
 from tidelog.client.errors import ClientError
-from tidelog.model import ApiError, BrokerId, TopicPartition
+from tidelog.model import ApiError, BrokerId, ErrorCode, TopicPartition
 from tidelog.runtime.real import real_runtime
 
 T = TypeVar("T")
@@ -77,6 +77,17 @@ class Witness:
                 if row.is_leader and (known is None or row.leader_epoch > known.leader_epoch):
                     found[row.topic_partition] = row
         return found
+
+    def appointed(self, among: Iterable[int] | None = None) -> dict[int, int]:
+        """Who leads each partition as these brokers (or all) tell clients, whether it knows it or not."""
+
+        async def describe(admin: Admin) -> dict[int, int]:
+            topic = (await admin.describe_topics([self._topic]))[self._topic]
+            if isinstance(topic, ErrorCode):
+                return {}
+            return {each.index: each.leader.broker_id for each in topic.partitions}
+
+        return self._ask(describe, among) or {}
 
     def _ask(self, question: Callable[[Admin], Coroutine[None, None, T]], among: Iterable[int] | None) -> T | None:
         asked = self._addresses if among is None else {each: self._addresses[each] for each in among}
