@@ -184,6 +184,7 @@ class Rig:
         self.verdicts: list[ErrorCode] = []
         """What to answer to the next proposals; they are granted when nothing is left in here."""
         self.proposals: list[AlterPartitionRequest] = []
+        self.tells_before_it_answers = False  # the leader hears of a granted proposal by LeaderAndIsr first
         self._settings = settings
         self.brokers: dict[BrokerId, RigBroker] = {}
         self._stops: dict[BrokerId, asyncio.Event] = {}
@@ -302,6 +303,8 @@ class Rig:
                     isr=tuple(one.broker_id for one in row.new_isr_with_epochs),
                     partition_epoch=known.partition_epoch + 1,
                 )
+                if self.tells_before_it_answers:
+                    self._tell_role(self.brokers[state.leader], key, LogConfig())
                 rows.append(
                     AlteredPartition(
                         partition_index=row.partition_index,

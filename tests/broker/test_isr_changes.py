@@ -35,6 +35,16 @@ def test_a_silent_follower_leaves_the_isr_and_comes_back_when_it_has_caught_up()
         assert "isr expanded partition=t-0 brokers=3 isr=1,2,3" in one.trace()
 
 
+def test_a_change_that_the_leader_hears_of_before_its_answer_is_logged_like_any_other() -> None:
+    with rig(3, settings=QUICK) as one:
+        one.tells_before_it_answers = True
+        one.tell(1, 0, isr=(1, 2))
+        one.brokers[1].produce(b"a")
+        one.until(lambda: one.brokers[1].partition.isr == (1, 2, 3), within_ms=3_000)
+        one.world.run_for_ms(100)
+        assert one.trace().count("isr expanded partition=t-0 brokers=3 isr=1,2,3") == 1
+
+
 def test_followers_that_fetch_and_get_nothing_stay() -> None:
     with rig(3, settings=QUICK) as one:
         one.tell(1, 0, isr=(1, 2, 3))

@@ -75,6 +75,7 @@ class _Wish(NamedTuple):
 
     partition: Partition
     proposal: IsrProposal
+    isr_before: tuple[BrokerId, ...]
 
     @property
     def is_stale(self) -> bool:
@@ -99,7 +100,7 @@ class LeaderIsrChanges:
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
         """Have the controller decide; a newer wish of the same partition replaces an older one."""
-        self._wishes[partition.topic_partition] = _Wish(partition, proposal)
+        self._wishes[partition.topic_partition] = _Wish(partition, proposal, partition.isr)
         self._has_wishes.set()
 
     @asynccontextmanager
@@ -180,20 +181,20 @@ class LeaderIsrChanges:
 
     def _decide(self, wish: _Wish, row: AlteredPartition | None) -> bool:
         """Let the partition hear the verdict; whether there is one. What was told it meanwhile is newer, and beats any verdict."""
+        if row is not None and row.error_code is ErrorCode.NONE:
+            _tell(wish, row.isr)  # also if the partition has heard of it already: by LeaderAndIsr, which may be faster
         if wish.is_stale:
             return True
         if row is None:
             return False
         partition, monotonic_ms = wish.partition, self._around.runtime.clock.monotonic_ms()
         if row.error_code is ErrorCode.NONE:
-            before = partition.isr
             events = partition.on_isr_committed(
                 isr=row.isr,
                 partition_epoch=row.partition_epoch,
                 leader_epoch=row.leader_epoch,
                 monotonic_ms=monotonic_ms,
             )
-            _tell(partition, before)
         elif verdict(row.error_code) is Refusal.RETRY:
             return False
         else:
@@ -229,15 +230,15 @@ def _row(index: int, proposal: IsrProposal, own_id: BrokerId, own_epoch: BrokerE
     )
 
 
-def _tell(partition: Partition, before: tuple[BrokerId, ...]) -> None:
-    now = partition.isr
+def _tell(wish: _Wish, now: tuple[BrokerId, ...]) -> None:
+    before = wish.isr_before
     gone, come = [one for one in before if one not in now], [one for one in now if one not in before]
     for sentence, changed in (("isr shrunk", gone), ("isr expanded", come)):
         if changed:
             logger.info(
                 sentence,
                 extra=fields(
-                    partition=partition.topic_partition,
+                    partition=wish.partition.topic_partition,
                     brokers=",".join(map(str, changed)),
                     isr=",".join(map(str, now)),
                 ),
