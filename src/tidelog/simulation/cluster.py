@@ -45,14 +45,13 @@ class SimulatedBroker:
         self.broker_id = broker_id
         self.node = node
         self._store = store
-        self._config = BrokerConfig.from_properties(
-            {
-                "node.id": str(broker_id),
-                "listeners": f"PLAINTEXT://{node.name}:{PORT}",
-                "log.dirs": LOG_DIR,
-                **settings,
-            }
-        )
+        self._settings = {
+            "node.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{node.name}:{PORT}",
+            "log.dirs": LOG_DIR,
+            **settings,
+        }
+        self.configure({})
         self._broker: Broker | None = None
         self._registry: SimulatedRegistry | None = None
         self._process: OwnedTask[object] | None = None
@@ -72,6 +71,11 @@ class SimulatedBroker:
     def broker(self) -> Broker | None:
         """The broker of the process that runs."""
         return self._broker if self.node.is_running else None
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Other settings, from the next start on."""
+        self._settings.update(settings)
+        self._config = BrokerConfig.from_properties(self._settings)
 
     def start(self) -> None:
         """Begin the first process."""
