@@ -12,6 +12,7 @@ from tidelog.broker.control_plane import ControlPlane
 from tidelog.broker.live_config import LiveConfig
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.replica_roles import ReplicaRoles
 from tidelog.config import BrokerConfig
 from tidelog.controller import layout
 from tidelog.model import BrokerId, ErrorCode, TopicPartition
@@ -106,12 +107,15 @@ class ControlledBroker:
         self.registry = registry
         self.live_config = LiveConfig(config)
         self.metadata = MetadataCache()
-        self.replicas = ReplicaManager(config, runtime, is_live=self.metadata.is_live)
+        self.replicas = ReplicaManager(config, runtime)
+        self.roles_of_replicas = ReplicaRoles(config, runtime.clock, self.replicas, is_live=self.metadata.is_live)
         self.fetchers = SeenFetchers()
         self.isr_changes = SeenProposals()
         self.replicas.replicate_with(self.fetchers, self.isr_changes)
-        self.configs = ConfigFollower(registry, self.live_config, self.metadata, self.replicas)
-        self.control_plane = ControlPlane(OWN_ID, runtime.clock, self.metadata, self.replicas, self.configs)
+        self.configs = ConfigFollower(registry, self.live_config, self.metadata, self.roles_of_replicas)
+        self.control_plane = ControlPlane(
+            OWN_ID, runtime.clock, self.metadata, self.replicas, self.roles_of_replicas, self.configs
+        )
         self.control_plane.broker_epoch = OWN_EPOCH
 
     async def open(self, parts: AsyncExitStack) -> None:

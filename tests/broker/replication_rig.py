@@ -23,11 +23,13 @@ from tidelog.broker.handlers import (
     offset_for_leader_epoch,
     produce,
 )
+from tidelog.broker.hosting import Told
 from tidelog.broker.isr_changes import IsrSurroundings, LeaderIsrChanges
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.node import Node
 from tidelog.broker.replica_fetcher import FetcherSurroundings
-from tidelog.broker.replica_manager import ReplicaManager, Told
+from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.replica_roles import ReplicaRoles
 from tidelog.broker.replica_selector import ReplicaSelector
 from tidelog.broker.replication_quota import ReplicationQuotas
 from tidelog.client.connection import Connection, ConnectionLimits, open_connection
@@ -83,7 +85,8 @@ class RigBroker:
             {"node.id": str(broker_id), "listeners": f"{CLIENTS}://{host}:9092", "log.dirs": "/data", **settings}
         )
         self.metadata = MetadataCache(BROKERS_ONLY)
-        self.replicas = ReplicaManager(self.config, runtime, is_live=lambda one: one in rig.live)
+        self.replicas = ReplicaManager(self.config, runtime)
+        self.roles = ReplicaRoles(self.config, runtime.clock, self.replicas, is_live=lambda one: one in rig.live)
         self.quota = ReplicationQuotas(broker_id, lambda: self.config)
         self.fetchers = ReplicaFetchers(
             FetcherSurroundings(
@@ -252,7 +255,7 @@ class Rig:
             assignment=state.assignment,
         )
         told = Told(key, state.topic_id, config, leadership, is_new=True)
-        (broker.replicas.lead if state.leader == broker.broker_id else broker.replicas.follow)(told)
+        (broker.roles.lead if state.leader == broker.broker_id else broker.roles.follow)(told)
 
     def tell_metadata(self, broker: RigBroker) -> None:
         """Tell a broker what it tells clients."""

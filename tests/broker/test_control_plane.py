@@ -88,7 +88,7 @@ def test_c01_controller_that_was_replaced_is_not_heeded() -> None:
 def test_word_for_a_former_life_of_the_broker_is_not_heeded() -> None:
     async def story(broker: ControlledBroker) -> None:
         assert await broker.lead(role(), broker_epoch=OWN_EPOCH - 1) is ErrorCode.STALE_BROKER_EPOCH
-        assert broker.replicas.hosted(T0) is None
+        assert broker.replicas.hosting.partition(T0) is None
         assert await broker.lead(role(), broker_epoch=OWN_EPOCH + 1) is ErrorCode.NONE  # We are about to learn of it.
 
     ControlRig().tell(story)
@@ -121,7 +121,7 @@ def test_c03_role_that_a_full_disk_prevents_is_taken_once_there_is_room() -> Non
         with pytest.raises(ApiError, match="cannot be had"):
             broker.replicas.partition(T0)
         rig.disk.free_up()
-        broker.replicas.retry_unavailable()
+        broker.roles_of_replicas.retry_unavailable()
         assert broker.replicas.partition(T0).is_leader
 
     rig.tell(story)
@@ -133,7 +133,7 @@ def test_c03_role_that_a_failed_disk_prevents_is_not_remembered() -> None:
     async def story(broker: ControlledBroker) -> None:
         rig.disk.faults.fail("mkdir", path="*/t-0")
         assert await broker.lead(role()) is ErrorCode.KAFKA_STORAGE_ERROR
-        assert broker.replicas.hosted(T0) is None
+        assert broker.replicas.hosting.partition(T0) is None
         assert await broker.lead(role()) is ErrorCode.NONE, (
             "the same word again is heeded, in the directory that is left"
         )
@@ -165,7 +165,7 @@ def test_what_a_full_telling_does_not_name_is_let_go_and_deleted_where_it_moved_
     async def story(broker: ControlledBroker) -> None:
         await broker.roles(role(0), role(1))
         assert await broker.roles(role(0, leader_epoch=1), controller_epoch=4, is_full=True) == [ErrorCode.NONE]
-        assert broker.replicas.hosted(T1) is None
+        assert broker.replicas.hosting.partition(T1) is None
         (directory,) = broker.replicas.directories
         assert T1 in directory.logs, "whether it may go is known when all topics are"
         states = {T0: told(0), T1: told(1, leader=2, replicas=(2, 3))}
@@ -181,7 +181,7 @@ def test_full_telling_may_take_several_requests() -> None:
         await broker.roles(role(0), role(1), role(2))
         await broker.roles(role(0, leader_epoch=1), controller_epoch=4)
         await broker.roles(role(1, leader_epoch=1), controller_epoch=4, is_full=True)
-        assert [broker.replicas.hosted(TopicPartition("t", index)) is None for index in range(3)] == [
+        assert [broker.replicas.hosting.partition(TopicPartition("t", index)) is None for index in range(3)] == [
             False,
             False,
             True,
@@ -279,7 +279,7 @@ def test_replica_stops_unless_it_knows_a_newer_leader(leader_epoch: int, code: E
     async def story(broker: ControlledBroker) -> None:
         await broker.lead(role(leader=2, leader_epoch=7))
         assert await broker.stop(T0, leader_epoch=leader_epoch) is code
-        assert (broker.replicas.hosted(T0) is None) == (code is ErrorCode.NONE)
+        assert (broker.replicas.hosting.partition(T0) is None) == (code is ErrorCode.NONE)
         assert broker.runtime.disk.exists("/data/t-0") == (code is not ErrorCode.NONE)
 
     ControlRig().tell(story)

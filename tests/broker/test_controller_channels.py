@@ -334,7 +334,7 @@ def test_deleted_topic_is_told_and_stopped() -> None:
     async def story(scene: Scene) -> None:
         await scene.tell(image(state(1, 2)))
         assert await scene.tell(image())
-        assert scene.own.replicas.hosted(T0) is None
+        assert scene.own.replicas.hosting.partition(T0) is None
         assert scene.others[2].kinds[2:] == ["UpdateMetadata", "StopReplica"]
         assert scene.others[3].kinds[2:] == ["UpdateMetadata"]
 

@@ -12,6 +12,7 @@ from tidelog.broker.flusher import DirectoryFlusher
 from tidelog.broker.housekeeping import Housekeeping
 from tidelog.broker.log_directories import open_directories
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.replica_roles import ReplicaRoles
 from tidelog.config import BrokerConfig
 from tidelog.model import TopicPartition
 from tidelog.partition import Partition
@@ -133,10 +134,11 @@ def test_chore_that_is_cancelled_ends_after_its_work_in_the_thread() -> None:
         disk = HeldDisk()
         runtime = world(disk)
         config = BrokerConfig.from_properties({"broker.id": "1", "log.dirs": "/data"})
-        replicas = ReplicaManager(config, runtime, is_live=lambda _: True)
+        replicas = ReplicaManager(config, runtime)
+        roles = ReplicaRoles(config, runtime.clock, replicas, is_live=lambda _: True)
         async with replicas.running("c"):
             disk.held = HeldThreads()
-            chore = asyncio.create_task(Housekeeping(config, runtime, replicas).checkpoint())
+            chore = asyncio.create_task(Housekeeping(config, runtime, replicas, roles).checkpoint())
             await disk.held.asked.wait()
             chore.cancel()
             await asyncio.wait((chore,), timeout=MOMENT_S)

@@ -277,7 +277,7 @@ def test_f03_a_topic_made_anew_under_the_same_name_is_another_topic() -> None:
     with rig(2) as one:
         led(one)
         full = ask(one, fetch(row(0), session=(0, 0)))
-        one.brokers[1].replicas.stop(T0, is_deleted=True)
+        one.brokers[1].roles.stop(T0, is_deleted=True)
         gone = rows_of(ask(one, fetch(session=(full.session_id, 1), max_wait_ms=60_000)))[0]
         assert gone.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         del one.states[T0]

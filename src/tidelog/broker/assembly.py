@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.broker.config_follower import ConfigFollower
 from tidelog.broker.control_plane import ControlPlane
@@ -24,6 +25,7 @@ from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replica_descriptions import ReplicaDescriptions
 from tidelog.broker.replica_fetcher import FetcherSurroundings
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.replica_roles import ReplicaRoles
 from tidelog.broker.replica_selector import ReplicaSelector
 from tidelog.broker.replication_quota import ReplicationQuotas
 from tidelog.config import GENERATED_BROKER_ID, BrokerConfig
@@ -41,6 +43,7 @@ class Assembly:
     """A node, and the parts of it that only have to be started and stopped."""
 
     node: Node
+    roles: ReplicaRoles
     channels: ControllerChannels
     fetchers: ReplicaFetchers
     isr_changes: LeaderIsrChanges
@@ -58,6 +61,10 @@ class _Registered:
     control_plane: ControlPlane
     reports: DirectoryReports | None = None
 
+    def broker_epoch(self) -> BrokerEpoch:
+        """The epoch of the registration that all of this has been done for."""
+        return self.control_plane.broker_epoch
+
     async def on_registered(self, broker_epoch: BrokerEpoch) -> None:
         """Note it in the log directories, fence what was meant for the former one, and watch again."""
         replicas = self.replicas
@@ -72,24 +79,24 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Asse
     """Make everything; nothing runs yet."""
     # The first codec imports kio, which takes longer than the loop may be held; each of the others is made on first use in a few milliseconds.
     prepare([ApiKey.API_VERSIONS])
-    listener = inter_broker_listener(config)
     live_config = LiveConfig(config)
-    metadata = MetadataCache(listener)
-    replicas = ReplicaManager(config, runtime, is_live=metadata.is_live)
-    configs = ConfigFollower(registry, live_config, metadata, replicas)
-    control_plane = ControlPlane(config.broker_id, runtime.clock, metadata, replicas, configs)
-    descriptions = ReplicaDescriptions(config.broker_id, replicas, runtime.clock, lambda: control_plane.broker_epoch)
+    metadata = MetadataCache(inter_broker_listener(config))
+    replicas = ReplicaManager(config, runtime)
+    roles = ReplicaRoles(config, runtime.clock, replicas, is_live=metadata.is_live)
+    configs = ConfigFollower(registry, live_config, metadata, roles)
+    control_plane = ControlPlane(config.broker_id, runtime.clock, metadata, replicas, roles, configs)
+    incarnations = Incarnations(config.broker_id, runtime)
+    registered = _Registered(incarnations, replicas, configs, control_plane)
+    descriptions = ReplicaDescriptions(config.broker_id, replicas, runtime.clock, registered.broker_epoch)
     channels = ControllerChannels(
         ChannelSurroundings(
             config=config,
             runtime=runtime,
-            inter_broker_listener=listener,
+            inter_broker_listener=inter_broker_listener(config),
             control_plane=control_plane,
             descriptions=descriptions,
         )
     )
-    incarnations = Incarnations(config.broker_id, runtime)
-    registered = _Registered(incarnations, replicas, configs, control_plane)
     controller = ControllerService(
         config, registry, runtime.randomness, runtime.clock, channels, on_registered=registered.on_registered
     )
@@ -97,9 +104,37 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Asse
     registered.reports = DirectoryReports(
         config.broker_id, registry, replicas, lambda: controller.is_active, channels.repeat
     )
+    local = _Local(live_config, runtime, metadata, replicas, control_plane, configs, descriptions)
+    node, fetchers, isr_changes = _replicating(local, controller)
+    return Assembly(
+        node=node,
+        roles=roles,
+        channels=channels,
+        fetchers=fetchers,
+        isr_changes=isr_changes,
+        incarnations=incarnations,
+        directory_reports=registered.reports,
+    )
+
+
+class _Local(NamedTuple):
+    """The parts that know of no other broker."""
+
+    live_config: LiveConfig
+    runtime: Runtime
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    control_plane: ControlPlane
+    configs: ConfigFollower
+    descriptions: ReplicaDescriptions
+
+
+def _replicating(local: _Local, controller: ControllerService) -> tuple[Node, ReplicaFetchers, LeaderIsrChanges]:
+    """The parts that talk to other brokers, and with them the node."""
+    config, runtime, metadata, replicas = local.live_config.current, local.runtime, local.metadata, local.replicas
     peers = Peers(config, runtime.network, metadata.inter_broker_address)
     line = ControllerLine(controller, peers, metadata)
-    quotas = ReplicationQuotas(config.broker_id, lambda: live_config.current)
+    quotas = ReplicationQuotas(config.broker_id, lambda: local.live_config.current)
     fetchers = ReplicaFetchers(
         FetcherSurroundings(
             config=config,
@@ -107,7 +142,7 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Asse
             replicas=replicas,
             quotas=quotas,
             address_of=metadata.inter_broker_address,
-            broker_epoch=lambda: control_plane.broker_epoch,
+            broker_epoch=lambda: controller.broker_epoch,
         )
     )
     isr_changes = LeaderIsrChanges(
@@ -116,38 +151,25 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Asse
             runtime=runtime,
             replicas=replicas,
             ask_controller=line.alter_partition,
-            broker_epoch=lambda: control_plane.broker_epoch,
+            broker_epoch=lambda: controller.broker_epoch,
         )
     )
     replicas.replicate_with(fetchers, isr_changes)
     node = Node(
-        live_config=live_config,
-        runtime=runtime,
-        metadata=metadata,
-        replicas=replicas,
+        **local._asdict(),
         controller=controller,
-        control_plane=control_plane,
-        configs=configs,
         peers=peers,
         controller_line=line,
-        descriptions=descriptions,
         fetchers=fetchers,
         isr_changes=isr_changes,
         quota=quotas,
-        selector=ReplicaSelector(config, metadata.racks),
-        broker_epoch=lambda: control_plane.broker_epoch,
-        inter_broker_listener=listener,
+        selector=ReplicaSelector(config, lambda: {one.broker_id: one.rack for one in metadata.image.brokers.values()}),
+        broker_epoch=lambda: controller.broker_epoch,
+        inter_broker_listener=inter_broker_listener(config),
         producer_ids=ProducerIds(controller.allocate_producer_ids),
         fetch_sessions=FetchSessionCache(slots_max=config.fetch_session_slots),
     )
-    return Assembly(
-        node=node,
-        channels=channels,
-        fetchers=fetchers,
-        isr_changes=isr_changes,
-        incarnations=incarnations,
-        directory_reports=registered.reports,
-    )
+    return node, fetchers, isr_changes
 
 
 async def with_broker_id(config: BrokerConfig, runtime: Runtime, registry: Registry) -> BrokerConfig:

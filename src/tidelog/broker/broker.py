@@ -136,7 +136,7 @@ class Broker:
         controlling = await parts.enter_async_context(asyncio.TaskGroup())
         parts.callback(controlling.create_task(node.controller.run()).cancel)
         await self._until_told(node)
-        await parts.enter_async_context(Housekeeping(config, self._runtime, node.replicas).running())
+        await parts.enter_async_context(Housekeeping(config, self._runtime, node.replicas, assembly.roles).running())
         await parts.enter_async_context(LogCleaner(node.live_config, self._runtime, node.replicas).running())
 
     async def _until_told(self, node: Node) -> None:

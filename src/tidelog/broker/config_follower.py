@@ -7,6 +7,7 @@ read again with every registration and now and then in between.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from typing import Final, TypeVar
 
 from tidelog.broker.live_config import LiveConfig
 from tidelog.broker.metadata_cache import MetadataCache
-from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.replica_roles import ReplicaRoles
 from tidelog.config import ConfigError, LogConfig
 from tidelog.controller import MalformedNode, layout
 from tidelog.model import ApiError, ErrorCode, TopicId
@@ -36,12 +37,12 @@ class ConfigFollower:
     """Knows the altered settings of every topic this broker has heard of, and of every broker."""
 
     def __init__(
-        self, registry: Registry, live_config: LiveConfig, metadata: MetadataCache, replicas: ReplicaManager
+        self, registry: Registry, live_config: LiveConfig, metadata: MetadataCache, roles: ReplicaRoles
     ) -> None:
         self._registry = registry
         self._live_config = live_config
         self._metadata = metadata
-        self._replicas = replicas
+        self._roles = roles
         self._topics: dict[str, tuple[TopicId, Mapping[str, str]]] = {}
         self._log_configs: dict[str, tuple[TopicId, LogConfig]] = {}
         self._brokers: dict[str, Mapping[str, str]] = {}
@@ -168,7 +169,7 @@ class ConfigFollower:
             logger.warning("settings of topics not read", extra=fields(topic_count=len(missed), reason=error.message))
             return
         for topic in missed:
-            self._metadata.take_configs(topic.name, topic.topic_id, self.topic_configs(topic.name, topic.topic_id))
+            self._show(topic.name, topic.topic_id)
 
     async def _heed_news(self) -> None:
         async with self._turn:
@@ -204,13 +205,20 @@ class ConfigFollower:
             if configs != before and self._topics.get(name) == (topic_id, before):
                 self._topics[name] = (topic_id, configs)
                 self._log_configs.pop(name, None)
-                self._metadata.take_configs(name, topic_id, configs)
+                self._show(name, topic_id)
                 self._reconfigure(name)
                 logger.info("topic settings changed", extra=fields(topic=name))
 
+    def _show(self, name: str, topic_id: TopicId) -> None:
+        """Have clients told the settings of a topic they are told of."""
+        topic = self._metadata.topic(name)
+        if topic is not None and topic.topic_id == topic_id:
+            configs = self.topic_configs(name, topic_id)
+            self._metadata.take_topics([dataclasses.replace(topic, configs=configs)])
+
     def _reconfigure(self, topic: str) -> None:
         topic_id, _ = self._topics[topic]
-        self._replicas.reconfigure(topic, self.log_config(topic, topic_id))
+        self._roles.reconfigure(topic, self.log_config(topic, topic_id))
 
     async def _read(self, paths: Collection[str]) -> list[Mapping[str, str]]:
         """The settings at the paths; none where there is no node, or one that makes no sense."""

@@ -20,6 +20,7 @@ from tidelog.broker.config_follower import ConfigFollower
 from tidelog.broker.hosting import Told
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.replica_roles import ReplicaRoles
 from tidelog.broker.told_metadata import brokers_of, leaders_of, merge_topics
 from tidelog.model import ApiError, BrokerEpoch, BrokerId, ErrorCode, TopicId, TopicPartition
 from tidelog.partition import Leadership
@@ -72,12 +73,14 @@ class ControlPlane:
         clock: Clock,
         metadata: MetadataCache,
         replicas: ReplicaManager,
+        roles: ReplicaRoles,
         configs: ConfigFollower,
     ) -> None:
         self._broker_id = broker_id
         self._clock = clock
         self._metadata = metadata
         self._replicas = replicas
+        self._roles = roles
         self._configs = configs
         self._turn = asyncio.Lock()
         self._controller_epoch = 0
@@ -116,7 +119,7 @@ class ControlPlane:
         async for role in self._in_slices([*leading, *following]):
             if self._telling.replicas is not None:
                 self._telling.replicas.add(role.topic_partition)
-            known = self._replicas.hosted(role.topic_partition)
+            known = self._replicas.hosting.partition(role.topic_partition)
             before = None if known is None else known.leader_epoch
             try:
                 self._take_role(role)
@@ -132,9 +135,9 @@ class ControlPlane:
     def _take_role(self, role: _Role) -> None:
         """Raises ApiError where the request is out of date or cannot be obeyed."""
         state, topic_id = role.state, role.topic_id
-        if self._replicas.is_offline(role.topic_partition):
+        if self._replicas.hosting.is_offline(role.topic_partition):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
-        known = self._replicas.hosted(role.topic_partition)
+        known = self._replicas.hosting.partition(role.topic_partition)
         if topic_id is None or (known is not None and known.log.topic_id != topic_id):
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         leadership = None if known is None else known.leadership
@@ -160,14 +163,14 @@ class ControlPlane:
             ),
             state.is_new,
         )
-        self._replicas.lead(told) if state.leader == self._broker_id else self._replicas.follow(told)
+        self._roles.lead(told) if state.leader == self._broker_id else self._roles.follow(told)
 
     def _let_go_of_the_unnamed(self) -> None:
         """Replicas we have and were not told of are nobody's; what becomes of their logs is decided once all topics are known."""
         named = self._telling.replicas
         if named is not None:
             self._telling.replicas = None
-            for topic_partition in self._replicas.let_go(named):
+            for topic_partition in self._roles.let_go(named):
                 logger.info("replica let go", extra=fields(partition=topic_partition))
 
     # UpdateMetadata.
@@ -204,7 +207,7 @@ class ControlPlane:
     def _on_told_all(self) -> None:
         self._telling.topics = None
         self._replicas.placement.set_aside_strays(
-            self._replicas.hosts, self._is_deleted, self._replicas.on_directory_failed
+            self._replicas.hosting, self._is_deleted, self._replicas.on_directory_failed
         )
         self.was_told_all.set()
 
@@ -238,13 +241,13 @@ class ControlPlane:
             return stops.StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=tuple(errors))
 
     def _stop(self, topic_partition: TopicPartition, state: stops.StopReplicaPartitionState) -> ErrorCode:
-        if self._replicas.is_offline(topic_partition):
+        if self._replicas.hosting.is_offline(topic_partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
-        known = self._replicas.hosted(topic_partition)
+        known = self._replicas.hosting.partition(topic_partition)
         is_epoch_told = state.leader_epoch not in (stops.NO_EPOCH, stops.EPOCH_DURING_DELETE)
         if known is not None and is_epoch_told and state.leader_epoch < known.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        self._replicas.stop(topic_partition, is_deleted=state.delete_partition, leader_epoch=state.leader_epoch)
+        self._roles.stop(topic_partition, is_deleted=state.delete_partition, leader_epoch=state.leader_epoch)
         return ErrorCode.NONE
 
     # Fences and slices.

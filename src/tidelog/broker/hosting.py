@@ -38,13 +38,26 @@ class Hosting:
     def __init__(self) -> None:
         self._hosted: dict[TopicPartition, Hosted] = {}
         self._by_topic: dict[str, dict[TopicPartition, None]] = {}
+        self.unavailable: dict[TopicPartition, Told] = {}
+        """Replicas that are ours, but whose logs cannot be had at present."""
 
-    def __contains__(self, topic_partition: TopicPartition) -> bool:
-        return topic_partition in self._hosted
+    def __contains__(self, topic_partition: object) -> bool:
+        """Whether the replica is ours, be it that its log cannot be had at present."""
+        return topic_partition in self._hosted or topic_partition in self.unavailable
 
     def get(self, topic_partition: TopicPartition) -> Hosted | None:
         """The replica, if it is here."""
         return self._hosted.get(topic_partition)
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | None:
+        """The replica, also one whose directory has failed; None where there is none."""
+        hosted = self._hosted.get(topic_partition)
+        return None if hosted is None else hosted.partition
+
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        """Whether the replica is here, but on a directory that has failed."""
+        hosted = self._hosted.get(topic_partition)
+        return hosted is not None and hosted.directory.failure is not None
 
     def pairs(self) -> list[tuple[TopicPartition, Hosted]]:
         """All of them, as they are now."""

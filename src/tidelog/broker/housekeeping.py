@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.replica_roles import ReplicaRoles
 from tidelog.config import BrokerConfig
 from tidelog.model import TimestampMs
 from tidelog.partition import Partition
@@ -30,6 +31,7 @@ class Housekeeping:
     config: BrokerConfig
     runtime: Runtime
     replicas: ReplicaManager
+    roles: ReplicaRoles
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -67,7 +69,7 @@ class Housekeeping:
 
     async def retry_unavailable(self) -> None:
         """Try again to have the logs that a full disk has kept from us."""
-        self.replicas.retry_unavailable()
+        self.roles.retry_unavailable()
 
     async def apply_retention(self) -> None:
         """Delete segments that are too old, too many, or below the log start; end those that have been active for too long."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import TypeAlias
 
 from tidelog.config import BrokerConfig, LogConfig
@@ -74,7 +74,7 @@ class LogPlacement:
 
     def set_aside_strays(
         self,
-        is_hosted: Callable[[TopicPartition], bool],
+        hosted: Container[TopicPartition],
         is_deleted: Callable[[TopicPartition, TopicId | None], bool],
         on_failed: OnFailed,
     ) -> None:
@@ -82,7 +82,7 @@ class LogPlacement:
         for directory in list(self.online()):
             try:
                 for topic_partition, log in list(directory.logs.items()):
-                    if not is_hosted(topic_partition):
+                    if topic_partition not in hosted:
                         self._set_aside(
                             directory, topic_partition, is_deleted=is_deleted(topic_partition, log.topic_id)
                         )

@@ -63,12 +63,6 @@ class MetadataCache:
             self._name_by_id[topic.topic_id] = topic.name
         self._image = dataclasses.replace(self._image, topics=topics)
 
-    def take_configs(self, name: str, topic_id: TopicId, configs: Mapping[str, str]) -> None:
-        """What was altered of the settings of a topic."""
-        topic = self._image.topics.get(name)
-        if topic is not None and topic.topic_id == topic_id:
-            self.take_topics([dataclasses.replace(topic, configs=configs)])
-
     def take_broker_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """What was altered of the settings of brokers, by broker id."""
         self._image = dataclasses.replace(self._image, broker_configs=configs)
@@ -119,10 +113,6 @@ class MetadataCache:
     def is_live(self, broker_id: BrokerId) -> bool:
         """Whether the broker is registered."""
         return broker_id in self._image.brokers
-
-    def racks(self) -> Mapping[BrokerId, str | None]:
-        """The failure domains of the live brokers."""
-        return {broker_id: broker.rack for broker_id, broker in self._image.brokers.items()}
 
     def inter_broker_address(self, broker_id: BrokerId) -> Address | None:
         """Where other brokers reach a broker; None while that was not told."""

@@ -70,9 +70,9 @@ class ReplicaDescriptions:
 
     def _describe(self, topic_partition: TopicPartition) -> tuple[ReplicaOfPartition, PartitionLog | None]:
         index = topic_partition.index
-        if self._replicas.is_offline(topic_partition):
+        if self._replicas.hosting.is_offline(topic_partition):
             return ReplicaOfPartition(partition_index=index, error_code=ErrorCode.KAFKA_STORAGE_ERROR), None
-        partition = self._replicas.hosted(topic_partition)
+        partition = self._replicas.hosting.partition(topic_partition)
         if partition is not None:
             clock = self._clock
             return _told(index, partition.describe(clock.wall_ms(), clock.monotonic_ms())), partition.log

@@ -8,28 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 
 from tidelog.broker.checkpointer import DirectoryCheckpointer
 from tidelog.broker.fetchers import Fetchers, IsrChanges
 from tidelog.broker.flusher import DirectoryFlusher
-from tidelog.broker.hosting import Hosted, Hosting, Told
+from tidelog.broker.hosting import Hosted, Hosting
 from tidelog.broker.log_directories import close_cleanly, open_directories
 from tidelog.broker.log_placement import LogPlacement
 from tidelog.broker.replica_waiters import ReplicaWaiters
 from tidelog.broker.validation import BatchValidation, writable
-from tidelog.config import BrokerConfig, LogConfig
-from tidelog.controller import NO_BROKER
+from tidelog.config import BrokerConfig
 from tidelog.model import (
     Acks,
     ApiError,
     BrokerEpoch,
-    BrokerId,
     ErrorCode,
-    LeaderEpoch,
     Offset,
     TopicPartition,
 )
@@ -43,7 +39,6 @@ from tidelog.partition import (
     LowWatermarkAdvanced,
     Partition,
     PartitionEvent,
-    ReplicationRules,
 )
 from tidelog.records import Validated
 from tidelog.runtime import DiskFull, Runtime, StorageFailure
@@ -60,21 +55,16 @@ class ReplicaManager(ReplicaWaiters):
     fetchers: Fetchers
     isr_changes: IsrChanges
 
-    def __init__(self, config: BrokerConfig, runtime: Runtime, *, is_live: Callable[[BrokerId], bool]) -> None:
+    def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
         super().__init__()
         self._config = config
         self._runtime = runtime
-        self._is_live = is_live
-        self._rules = ReplicationRules(
-            lag_time_max_ms=config.replica_lag_time_max_ms, truncation=config.truncation_in_force
-        )
         self._directories: list[LogDirectory] = []
         self.placement = LogPlacement(config, runtime, self._directories)
         self._failed: list[LogDirectory] = []
-        self._flushers: dict[str, DirectoryFlusher] = {}
+        self.flushers: dict[str, DirectoryFlusher] = {}
         self._checkpointers: dict[str, DirectoryCheckpointer] = {}
-        self._hosted = Hosting()
-        self._unavailable: dict[TopicPartition, Told] = {}  # Ours, but their logs cannot be had at present.
+        self.hosting = Hosting()
         self._is_full = False  # Said once; said again when an append has worked in between.
         self.directory_failed = asyncio.Event()
         """Set whenever a directory went offline; whoever tells the controller clears it."""
@@ -94,8 +84,8 @@ class ReplicaManager(ReplicaWaiters):
                     self._checkpointers[directory.path] = DirectoryCheckpointer(
                         directory, self._runtime.disk, self._high_watermarks
                     )
-                    self._flushers[directory.path] = self._flusher(directory)
-                    await flushers.enter_async_context(self._flushers[directory.path].running())
+                    self.flushers[directory.path] = self._flusher(directory)
+                    await flushers.enter_async_context(self.flushers[directory.path].running())
                 yield
         finally:
             await self._close()
@@ -128,7 +118,7 @@ class ReplicaManager(ReplicaWaiters):
 
     def partitions(self) -> Iterator[tuple[Partition, LogDirectory]]:
         """Every replica on a directory that works."""
-        for _, hosted in self._hosted.pairs():
+        for _, hosted in self.hosting.pairs():
             if hosted.directory.failure is None:
                 yield hosted.partition, hosted.directory
 
@@ -137,30 +127,16 @@ class ReplicaManager(ReplicaWaiters):
         return self._require(topic_partition).partition
 
     def _require(self, topic_partition: TopicPartition) -> Hosted:
-        hosted = self._hosted.get(topic_partition)
+        hosted = self.hosting.get(topic_partition)
         if hosted is not None:
             return hosted
-        if topic_partition in self._unavailable:
+        if topic_partition in self.hosting.unavailable:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log of this replica cannot be had at present")
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def hosted(self, topic_partition: TopicPartition) -> Partition | None:
-        """The replica, also one whose directory has failed; None where there is none."""
-        hosted = self._hosted.get(topic_partition)
-        return None if hosted is None else hosted.partition
-
-    def hosts(self, topic_partition: TopicPartition) -> bool:
-        """Whether a replica is ours, be it that its log cannot be had at present."""
-        return topic_partition in self._hosted or topic_partition in self._unavailable
-
-    def is_offline(self, topic_partition: TopicPartition) -> bool:
-        """Whether the replica is here, but on a directory that has failed."""
-        hosted = self._hosted.get(topic_partition)
-        return hosted is not None and hosted.directory.failure is not None
-
     def is_hosting(self, partition: Partition) -> bool:
         """Whether this very replica is still here; its topic may have been deleted meanwhile."""
-        hosted = self._hosted.get(partition.topic_partition)
+        hosted = self.hosting.get(partition.topic_partition)
         return hosted is not None and hosted.partition is partition
 
     # Writing.
@@ -193,7 +169,7 @@ class ReplicaManager(ReplicaWaiters):
 
     def want_flush(self, partition: Partition) -> None:
         """Flush the partition soon, because its time has come."""
-        hosted = self._hosted.get(partition.topic_partition)
+        hosted = self.hosting.get(partition.topic_partition)
         if hosted is not None:
             hosted.flusher.want(partition)
 
@@ -207,124 +183,16 @@ class ReplicaManager(ReplicaWaiters):
             self.on_directory_failed(directory, failure)
             return False
 
-    # What the controller tells.
-
     def replicate_with(self, fetchers: Fetchers, isr_changes: IsrChanges) -> None:
         """Those who replicate; named after the fact, since they need this manager first."""
         self.fetchers = fetchers
         self.isr_changes = isr_changes
 
-    def lead(self, told: Told) -> None:
-        """Host the replica, if it is not hosted yet, and lead it. Raises ApiError, after which nothing of it is remembered."""
-        self.fetchers.unfollow(told.topic_partition)
-        monotonic_ms = self._runtime.clock.monotonic_ms()
-        self._take_over(told, lambda partition: partition.become_leader(told.leadership, monotonic_ms=monotonic_ms))
-
-    def follow(self, told: Told) -> None:
-        """Host the replica, if it is not hosted yet, and follow its leader, if it has one. Raises ApiError, as `lead` does."""
-        known = self.hosted(told.topic_partition)
-        is_new_epoch = known is None or known.leader_epoch != told.leadership.leader_epoch
-        if is_new_epoch:
-            self.fetchers.unfollow(told.topic_partition)
-        now_ms = self._runtime.clock.wall_ms()
-        partition = self._take_over(told, lambda partition: partition.become_follower(told.leadership, now_ms=now_ms))
-        if partition is not None and is_new_epoch and told.leadership.leader != NO_BROKER:
-            self.fetchers.follow(partition, told.leadership.leader)
-
-    def _take_over(self, told: Told, become: Callable[[Partition], list[PartitionEvent]]) -> Partition | None:
-        """The replica in its new role; None where a full disk keeps its log from us, and it answers with storage errors until it can be had."""
-        hosted = self._hosted.get(told.topic_partition)
-        if hosted is not None and hosted.directory.failure is not None:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory of this replica has failed")
-        try:
-            if hosted is None:
-                hosted = self._host(told)
-            if hosted.partition.log.config is not told.config:
-                hosted.partition.reconfigure(told.config)
-            self.perform(hosted.partition, become(hosted.partition))
-        except StorageFailure as failure:
-            self._take_failed_offline()
-            if not isinstance(failure, DiskFull):
-                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, failure.reason) from failure
-            if told.topic_partition not in self._unavailable:
-                logger.error("replica unavailable", extra=fields(partition=told.topic_partition, reason=failure))
-            self._unavailable[told.topic_partition] = told
-            return None
-        self._unavailable.pop(told.topic_partition, None)
-        return hosted.partition
-
-    def retry_unavailable(self) -> None:
-        """Try again to have the logs that could not be had; space may have returned."""
-        for told in list(self._unavailable.values()):
-            try:
-                (self.lead if told.leadership.leader == self._config.broker_id else self.follow)(told)
-            except ApiError as error:
-                logger.error("replica unavailable", extra=fields(partition=told.topic_partition, reason=error))
-
-    def reconfigure(self, topic: str, config: LogConfig) -> None:
-        """Give all replicas of a topic other settings."""
-        for partition in self._hosted.of_topic(topic):
-            self.perform(partition, partition.reconfigure(config))
-
-    def let_go(self, kept: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Host no replica but these; the logs of the others stay where they are. Which ones that were."""
-        others = [topic_partition for topic_partition, _ in self._hosted.pairs() if topic_partition not in kept]
-        for topic_partition in others:
-            self.fetchers.unfollow(topic_partition)
-            self._forget(topic_partition)
-            self.wake_all(topic_partition)
-        return others
-
-    def _forget(self, topic_partition: TopicPartition) -> Hosted | None:
-        """Host it no longer."""
-        self._unavailable.pop(topic_partition, None)
-        hosted = self._hosted.remove(topic_partition)
-        if hosted is not None:
-            hosted.flusher.forget(topic_partition)
-            hosted.partition.step_down()
-        return hosted
-
-    def stop(self, topic_partition: TopicPartition, *, is_deleted: bool, leader_epoch: LeaderEpoch = -1) -> None:
-        """Neither lead nor replicate; with `is_deleted` stop hosting it and put its files out of sight, to be removed by the thread later."""
-        self.fetchers.unfollow(topic_partition)
-        if not is_deleted:
-            self._follow_nobody(topic_partition, leader_epoch)
-            return
-        hosted = self._forget(topic_partition)
-        self.placement.delete(topic_partition, self.on_directory_failed)
-        if hosted is None:
-            return
-        self.wake_all(topic_partition)
-        logger.info("replica deleted", extra=fields(partition=topic_partition))
-
-    def _follow_nobody(self, topic_partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
-        """Who led must not go on: others have been told of another leader, and whoever waits here has to find it."""
-        partition = self.hosted(topic_partition)
-        known = None if partition is None else partition.leadership
-        if partition is not None and known is not None:
-            nobody = replace(known, leader=NO_BROKER, leader_epoch=max(known.leader_epoch, leader_epoch))
-            self.perform(partition, partition.become_follower(nobody, now_ms=self._runtime.clock.wall_ms()))
-
-    def _host(self, told: Told) -> Hosted:
-        directory, log = self.placement.find(told.topic_partition, told.topic_id) or self.placement.create(
-            told.topic_partition, told.topic_id, told.config, is_new=told.is_new
-        )
-        partition = Partition(
-            self._config.broker_id,
-            log,
-            high_watermark=directory.high_watermarks.get(told.topic_partition, 0),
-            rules=self._rules,
-            is_eligible=self._is_live,
-        )
-        hosted = Hosted(partition, directory, self._flushers[directory.path])
-        self._hosted.add(hosted)
-        return hosted
-
     def _high_watermarks(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
         """How far each partition on a directory is committed, for its checkpoint."""
         return {
             key: hosted.partition.high_watermark
-            for key, hosted in self._hosted.pairs()
+            for key, hosted in self.hosting.pairs()
             if hosted.directory is directory
         }
 
@@ -338,7 +206,7 @@ class ReplicaManager(ReplicaWaiters):
     def perform(self, partition: Partition, events: Sequence[PartitionEvent]) -> None:
         """Do what a change of a replica calls for; nothing for one that is no longer here."""
         topic_partition = partition.topic_partition
-        hosted = self._hosted.get(topic_partition)
+        hosted = self.hosting.get(topic_partition)
         if hosted is None or hosted.partition is not partition:
             return
         for event in events:
@@ -367,7 +235,7 @@ class ReplicaManager(ReplicaWaiters):
 
     def storage_error(self, topic_partition: TopicPartition, failure: StorageFailure) -> ApiError:
         """What a client hears when the disk under a replica said no; anything but a full disk takes the directory offline."""
-        hosted = self._hosted.get(topic_partition)
+        hosted = self.hosting.get(topic_partition)
         if isinstance(failure, DiskFull):
             if not self._is_full:
                 logger.error("disk full", extra=fields(partition=topic_partition, reason=failure.reason))
@@ -376,11 +244,6 @@ class ReplicaManager(ReplicaWaiters):
             self.on_directory_failed(hosted.directory, failure)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, failure.reason)
 
-    def _take_failed_offline(self) -> None:
-        for directory in self._directories:
-            if directory.failure is not None:
-                self.on_directory_failed(directory, directory.failure)
-
     def on_directory_failed(self, directory: LogDirectory, failure: StorageFailure) -> None:
         """Take a directory offline with everything on it; whoever waits there gets a storage error."""
         if directory in self._failed:
@@ -388,7 +251,7 @@ class ReplicaManager(ReplicaWaiters):
         self._failed.append(directory)
         directory.health.fail(failure)
         logger.error("log directory failed", extra=fields(directory=directory.path, reason=failure))
-        for topic_partition, hosted in self._hosted.pairs():
+        for topic_partition, hosted in self.hosting.pairs():
             if hosted.directory is directory:
                 hosted.partition.go_offline()
                 self.fetchers.unfollow(topic_partition)
