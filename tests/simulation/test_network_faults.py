@@ -115,7 +115,7 @@ def test_f05_a_client_never_goes_back_to_an_earlier_leader_epoch() -> None:
             async with Cluster(ClientConfig.from_properties(properties(cluster)), runtime) as known:
                 while True:
                     topic = await known.topic("t")
-                    seen.append(topic.partitions[0].leader_epoch)
+                    seen.append(topic.partitions[0].leader.leader_epoch)
                     await known.refresh()
 
         watching = cluster.client.spawn(watch(cluster.client.runtime))
