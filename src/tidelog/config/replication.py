@@ -85,7 +85,7 @@ class ReplicationConfig:
     # Followers.
     replica_lag_time_max_ms: int = setting(
         "replica.lag.time.max.ms", long(1), "30000", "A follower that has not caught up for so long leaves the ISR.",
-        read_by="broker.replica_manager"
+        read_by="broker.replica_roles"
     )
     replica_fetch_max_bytes: int = setting(
         "replica.fetch.max.bytes", integer(0), "1048576", "Most bytes a follower fetches of one partition.", read_by="broker.replica_roster"
@@ -126,10 +126,10 @@ class ReplicationConfig:
     truncation: str = setting(
         "replication.truncation", one_of(LEADER_EPOCH, HIGH_WATERMARK), LEADER_EPOCH,
         "How a follower cuts its log. high-watermark is what Kafka did before 0.11: it LOSES RECORDS and needs tidelog.lab.enable.",
-        read_by="broker.replica_manager"
+        read_by="broker.replica_roles"
     )
     lab_enable: bool = setting(
-        "tidelog.lab.enable", BOOLEAN, "false", "Allow settings that lose data, to show how it happens.", read_by="broker.replica_manager"
+        "tidelog.lab.enable", BOOLEAN, "false", "Allow settings that lose data, to show how it happens.", read_by="broker.replica_roles"
     )
 
     # Elections and leaving.
