@@ -5,6 +5,7 @@ from tidelog.server.dispatcher import Dispatcher, Handler, RequestContext
 from tidelog.server.guard import Guard, GuardLimits
 from tidelog.server.intake import ConnectionLimits
 from tidelog.server.listener import Listener
+from tidelog.server.pipeline import Settling
 from tidelog.server.refusals import ConnectionRefused, Refusal
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "Listener",
     "Refusal",
     "RequestContext",
+    "Settling",
 ]

@@ -1,8 +1,10 @@
 """One client's connection: frames in, answers out, in request order.
 
-One request of a connection is served at a time, as in Kafka: a parked produce or fetch holds back the requests behind it. That is what keeps
-pipelined requests in order, and with idempotence makes five of them in flight safe. While a request waits or the client does not read its
-answers, reading from the socket stops once enough is queued, so a connection never holds more than its limits.
+One request of a connection is served at a time, as in Kafka: a parked fetch holds back the requests behind it. That is what keeps pipelined
+requests in order, and with idempotence makes five of them in flight safe. Produced batches that are appended and wait for their
+acknowledgement hold back everything but further batches, which are appended behind them and answered after them (see `pipeline`). While a
+request waits or the client does not read its answers, reading from the socket stops once enough is queued, so a connection never holds more
+than its limits.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from typing import Final, Protocol, cast
 
 from tidelog.model import InvariantBroken
 from tidelog.runtime import Address, Clock
-from tidelog.server.dispatcher import Dispatcher, Frame
+from tidelog.server.dispatcher import Dispatcher
 from tidelog.server.guard import Guard
 from tidelog.server.intake import ConnectionLimits, Intake
+from tidelog.server.pipeline import Frame, Pipeline, Place, Settling
 from tidelog.server.refusals import ConnectionRefused, Refusal
 from tidelog.wire.stream import FrameRefused
 
@@ -65,8 +68,8 @@ class Connection(asyncio.Protocol):
         self._intake = Intake(limits, owner.guard.budget, owner.clock, self)
         self._transport: asyncio.Transport | None = None
         self._is_admitted = False  # From being let in to being lost or refused.
-        self.waiting: asyncio.Task[None] | None = None
-        """The one request whose answer is being waited for."""
+        self._pipeline = Pipeline()
+        self._is_sending_due = False
         self._is_writable = True
         self._is_pump_due = False
         self._stalled_since_ms = 0.0
@@ -104,8 +107,8 @@ class Connection(asyncio.Protocol):
         """Forget the queue and stop waiting for anything on this client's behalf."""
         self._transport = None
         self._end()
-        if self.waiting is not None:
-            self.waiting.cancel()
+        for task in self.waiting:
+            task.cancel()
         self._owner.forget(self)
 
     def pause_writing(self) -> None:
@@ -120,6 +123,11 @@ class Connection(asyncio.Protocol):
 
     # What the listener asks.
 
+    @property
+    def waiting(self) -> list[asyncio.Task[None]]:
+        """The requests whose answers are being waited for."""
+        return self._pipeline.tasks
+
     def begin(self) -> None:
         """The listener serves from now on: answer what has queued up."""
         self._pump()
@@ -132,7 +140,7 @@ class Connection(asyncio.Protocol):
         if self._intake.is_overdue(now_ms):
             self._refuse(Refusal.SLOW_SENDER, "a request was not finished in time")
             return True
-        if self.waiting is None and now_ms - self._active_ms > self._limits.idle_ms_max:
+        if self._pipeline.is_empty and now_ms - self._active_ms > self._limits.idle_ms_max:
             self.close()
             return True
         return False
@@ -170,7 +178,10 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def _can_serve(self) -> bool:
-        return self.waiting is None and self._is_writable and self._owner.is_serving and self._is_admitted
+        if not (self._is_writable and self._owner.is_serving and self._is_admitted):
+            return False
+        pipeline = self._pipeline
+        return pipeline.is_empty or (pipeline.takes_settling and self._intake.is_produce_next)
 
     def _serve(self, frame: bytearray) -> None:
         try:
@@ -181,26 +192,46 @@ class Connection(asyncio.Protocol):
         except Exception as bug:  # noqa: BLE001  # see _blame
             self._blame(bug)
             return
+        if answer is None:
+            return
         if isinstance(answer, list):
-            self._write(answer)
-        elif answer is not None:
-            self._intake.begin_waiting(frame)
-            self.waiting = self._owner.spawn(self._await(answer))
+            if self._pipeline.is_empty:
+                self._write(answer)
+            else:
+                self._pipeline.enter(is_settling=True).answer(answer)
+            return
+        place = self._pipeline.enter(is_settling=isinstance(answer, Settling))
+        later = answer.answer if isinstance(answer, Settling) else answer
+        place.task = self._owner.spawn(self._await(place, later, self._intake.begin_waiting(frame)))
 
-    async def _await(self, answer: Awaitable[Frame | None]) -> None:
+    async def _await(self, place: Place, answer: Awaitable[Frame | None], held_bytes: int) -> None:
         try:
             frame = await answer
         except ConnectionRefused as refused:
+            self._pipeline.leave(place)
             self._refuse(refused.kind, str(refused))
             return
         except Exception as bug:  # noqa: BLE001  # see _blame
+            self._pipeline.leave(place)
             self._blame(bug)
             return
         finally:
-            self.waiting = None
-            self._intake.end_waiting()
-        if frame is not None:
-            self._write(frame)
+            self._intake.end_waiting(held_bytes)
+        place.answer(frame)
+        if self._pipeline.has_unanswered:
+            # Others that were woken with this one are about to be answered: what leaves together costs one write.
+            if not self._is_sending_due:
+                self._is_sending_due = True
+                asyncio.get_running_loop().call_soon(self._send_due)
+        else:
+            self._send_due()
+
+    def _send_due(self) -> None:
+        """Write what may leave, and serve what could not be served before that."""
+        self._is_sending_due = False
+        due = self._pipeline.due()
+        if due:
+            self._write(due)
         self._active_ms = self._owner.clock.monotonic_ms()
         self._pump()
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeAlias, cast
 
 from tidelog.runtime import Address, Metrics
-from tidelog.runtime.disk import Buffer
+from tidelog.server.pipeline import Frame, Settling
 from tidelog.server.refusals import ConnectionRefused, Refusal
 from tidelog.wire.api import API_TABLE, ApiKey, Response, VersionRange
 from tidelog.wire.codec import decode_request
@@ -18,10 +18,10 @@ from tidelog.wire.errors import MalformedMessage, UnsupportedRequest
 from tidelog.wire.frame import encode_response_frame, encode_unsupported_version_frame
 from tidelog.wire.header import RequestHeader, decode_request_header
 
-Frame: TypeAlias = list[Buffer]
 Handler: TypeAlias = Callable[["RequestContext", object], object]
 """Takes the request type of its API; answers with the response type, with None where the protocol wants silence (acks=0), or with an
-awaitable of either. The table is the one place where the types of the APIs meet, hence the objects."""
+awaitable of either, wrapped as `Settling` where requests of its kind need not wait for it. The table is the one place where the types of
+the APIs meet, hence the objects."""
 
 
 class RequestContext(NamedTuple):
@@ -66,7 +66,7 @@ class Dispatcher:
 
     def dispatch(
         self, frame: bytearray, listener: str, local: Address, peer: Address
-    ) -> Frame | Awaitable[Frame | None] | None:
+    ) -> Frame | Awaitable[Frame | None] | Settling[Frame | None] | None:
         """The answer to a frame, or an awaitable of it; None is silence. Raises ConnectionRefused."""
         try:
             header, position = decode_request_header(frame)
@@ -82,6 +82,8 @@ class Dispatcher:
         answer = route.handler(RequestContext(header, listener, local, peer), request)
         if isinstance(answer, Response):
             return encode_response_frame(header, answer)
+        if isinstance(answer, Settling):
+            return Settling(_encoded_later(header, answer.answer))
         return None if answer is None else _encoded_later(header, cast("Awaitable[Response | None]", answer))
 
 

@@ -56,8 +56,8 @@ class Intake:
         )
         self._queue: deque[bytearray] = deque()
         self._queued_bytes = 0
-        self._waiting_bytes = 0  # Of the request in work, where its bytes live on.
-        self._is_waiting = False
+        self._waiting_requests = 0
+        self._waiting_bytes = 0  # Of the requests in work, where their bytes live on.
         self._is_reading = True
         self._is_unfinished = False
         self._frame_since_ms = 0.0
@@ -94,15 +94,22 @@ class Intake:
         self._queued_bytes -= len(frame)
         return frame
 
-    def begin_waiting(self, frame: bytearray) -> None:
-        """The request in `frame` is not answered yet; of the others than Produce only what was decoded lives on."""
-        self._is_waiting = True
-        self._waiting_bytes = len(frame) if carries_records(frame) else 0
+    @property
+    def is_produce_next(self) -> bool:
+        """Whether the next frame carries records."""
+        return bool(self._queue) and carries_records(self._queue[0])
 
-    def end_waiting(self) -> None:
-        """It is answered now."""
-        self._is_waiting = False
-        self._waiting_bytes = 0
+    def begin_waiting(self, frame: bytearray) -> int:
+        """The request in `frame` is not answered yet; what it holds meanwhile, which of the others than Produce is nothing."""
+        held_bytes = len(frame) if carries_records(frame) else 0
+        self._waiting_requests += 1
+        self._waiting_bytes += held_bytes
+        return held_bytes
+
+    def end_waiting(self, held_bytes: int) -> None:
+        """A request is answered now that held so much."""
+        self._waiting_requests -= 1
+        self._waiting_bytes -= held_bytes
 
     def settle(self) -> None:
         """Tell the budget what is held now, and read on or not. Called when everything that can be served has been."""
@@ -119,7 +126,6 @@ class Intake:
         self._queue.clear()
         self._decoder.clear()
         self._queued_bytes = 0
-        self.end_waiting()
         self._budget.leave(self)
         self._budget.hold(-self._told_bytes, -self._told_requests)
         self._told_bytes = self._told_requests = 0
@@ -139,7 +145,7 @@ class Intake:
         is_full = (
             len(self._queue) >= self._limits.queued_requests_max or self._queued_bytes >= self._limits.queued_bytes_max
         )
-        return not is_full and not (self._budget.is_crowded and (self._is_waiting or self._queue))
+        return not is_full and not (self._budget.is_crowded and (self._waiting_requests or self._queue))
 
     @property
     def missing_bytes(self) -> int:
@@ -149,7 +155,7 @@ class Intake:
     @property
     def reclaimable_bytes(self) -> int:
         """Everything but what waits for our disk: produced records, and what queues behind them."""
-        is_our_fault = self._is_waiting and self._waiting_bytes > 0
+        is_our_fault = self._waiting_bytes > 0
         return self._decoder.buffered_bytes + (0 if is_our_fault else self._queued_bytes)
 
     def regulate_reading(self) -> None:

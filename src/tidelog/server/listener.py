@@ -101,8 +101,8 @@ class Listener:
     async def _drain(self) -> None:
         """No more requests; those that wait get a moment; then everybody is sent away."""
         self.is_serving = False
-        waiting = [connection.waiting for connection in self._connections if connection.waiting is not None]
+        waiting = [task for connection in self._connections for task in connection.waiting]
         if waiting:
             await asyncio.wait(waiting, timeout=self.drain_s)
         for connection in list(self._connections):
-            connection.close() if connection.waiting is None else connection.abort()
+            connection.abort() if connection.waiting else connection.close()

@@ -5,7 +5,7 @@ acks=0 is never answered (an error closes the connection, so that the client loo
 holds the batch as durably as its flush settings ask, acks=all once the high watermark has passed it, or with REQUEST_TIMED_OUT while the
 data stays in the log. Too few in-sync replicas are NOT_ENOUGH_REPLICAS before the append, NOT_ENOUGH_REPLICAS_AFTER_APPEND after it. The
 wait ends at once when leadership is lost, since nobody can promise any more that the records stay; a new epoch of the same leader does not
-end it.
+end it. Further batches of the connection are appended meanwhile, so that several go to the followers together.
 
 v3: record batches of magic 2, transactional id (KIP-98).  v4: storage errors.  v5: log start offset.  v6: throttling moves to the client
 (KIP-219).  v7: zstd (KIP-110).  v8: record errors and messages (KIP-467).  v9: flexible.  v10: the current leader in tagged fields
@@ -26,7 +26,7 @@ from tidelog.model import NO_OFFSET, Acks, ApiError, ErrorCode, Offset, TopicPar
 from tidelog.partition import Partition
 from tidelog.records import Validated, is_small
 from tidelog.records.validation import InvalidRecords
-from tidelog.server import ConnectionRefused, RequestContext
+from tidelog.server import ConnectionRefused, RequestContext, Settling
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -82,7 +82,7 @@ _Outcomes: TypeAlias = list[tuple[TopicProduceData, list[_Outcome]]]
 
 def handle(
     node: Node, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+) -> ProduceResponse | Settling[ProduceResponse] | Awaitable[ProduceResponse | None] | None:
     """Append everything, then answer at once or when the slowest partition has settled."""
     acks = _ACKS.get(request.acks)
     if _is_long_work(node, context, request):
@@ -132,7 +132,7 @@ async def _append_in_slices(
             else:
                 done += _append_topic(node, context, one, acks, validated)
     answer = _Answer(node, context, request, outcomes).when_settled(acks)
-    return await answer if isinstance(answer, Awaitable) else answer
+    return await answer.answer if isinstance(answer, Settling) else answer
 
 
 async def _validated(
@@ -199,7 +199,7 @@ class _Answer(NamedTuple):
     request: ProduceRequest
     outcomes: _Outcomes
 
-    def when_settled(self, acks: Acks | None) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    def when_settled(self, acks: Acks | None) -> ProduceResponse | Settling[ProduceResponse] | None:
         """The response, now or when the slowest partition has settled; silence for acks=0."""
         if acks is None:
             return self._response()
@@ -207,7 +207,7 @@ class _Answer(NamedTuple):
             _refuse_failures(self.outcomes)
             return None
         waiting = [outcome for _, topic in self.outcomes for outcome in topic if not outcome.is_settled(acks)]
-        return self._settled(acks, waiting) if waiting else self._response()
+        return Settling(self._settled(acks, waiting)) if waiting else self._response()
 
     async def _settled(self, acks: Acks, waiting: list[_Outcome]) -> ProduceResponse:
         """Wait for the partitions that lack acknowledgements, at most as long as the client said."""
