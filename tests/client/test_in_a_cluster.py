@@ -243,9 +243,13 @@ def test_leadership_goes_back_and_partitions_move() -> None:
         async with asyncio.timeout(PATIENCE_S):
             while await admin.list_reassignments([T0]):
                 continue
+            while not await is_described_as_moved(admin):  # The controller tells brokers of it one by one.
+                continue
+
+    async def is_described_as_moved(admin: Admin) -> bool:
         topic = (await admin.describe_topics(["t"]))["t"]
         assert isinstance(topic, TopicMetadata)
-        assert (topic.partitions[0].replicas, sorted(topic.partitions[0].isr)) == ((3, 2), [2, 3])
+        return (topic.partitions[0].replicas, sorted(topic.partitions[0].isr)) == ((3, 2), [2, 3])
 
     async def described(admin: Admin) -> None:
         told = await admin.describe_replicas([T0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from uuid import UUID
 
 from tidelog.client.metadata import Leader, MetadataCache
@@ -51,6 +52,14 @@ def test_leader_is_known_after_an_answer() -> None:
 
 def test_leader_epoch_never_goes_back() -> None:
     assert fed(answer(2, 5), answer(1, 4)).leader_of(T0) == Leader(2, 5)
+
+
+def test_a_leader_whose_address_is_not_known_any_more_is_not_known_either() -> None:
+    of_a_broker_that_was_away = dataclasses.replace(answer(1, 4), brokers=answer(1, 4).brokers[:1])
+    cache = fed(answer(2, 5), of_a_broker_that_was_away)
+    assert cache.leader_of(T0) is None
+    cache.update(answer(2, 5), 2)
+    assert cache.leader_of(T0) == Leader(2, 5)
 
 
 def test_same_epoch_is_taken_because_isr_and_leader_may_have_changed_within_it() -> None:

@@ -106,9 +106,15 @@ class MetadataCache:
         return None if topic is None else topic.topic_id
 
     def leader_of(self, topic_partition: TopicPartition) -> Leader | None:
-        """Who leads the partition, if anyone and if known."""
+        """Who leads the partition, if anyone and if known.
+
+        A broker that was away for a while may have told us of brokers among which the leader, whose epoch it did not know, is missing: it
+        leads, but nobody knows where.
+        """
         partition = self.partition(topic_partition)
-        return partition.leader if partition is not None and partition.has_leader else None
+        if partition is None or not partition.has_leader or partition.leader.broker_id not in self._brokers:
+            return None
+        return partition.leader
 
     def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
         """What is known of a partition."""
