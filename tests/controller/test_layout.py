@@ -48,7 +48,7 @@ def test_broker_node() -> None:
         "timestamp": "5",
         "rack": "r1",
         "features": {},
-        "tidelog": {"intact": True},
+        "tidelog": {"intact": True, "min_isr": 1},
     }
     broker = layout.decode_broker(1, Node(data=content, version=0, czxid=77))
     assert (broker.broker_epoch, broker.rack, broker.endpoints["TLS"]) == (77, "r1", Listener("TLS", "h", 9093))

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import pytest
+
+from tests.controller.clusters import broker
 from tests.controller.members import Member, Members, pause, play
-from tidelog.controller import NewTopic
+from tidelog.config import BrokerConfig
+from tidelog.controller import ClusterImage, NewTopic
+from tidelog.controller.image import ALL_BROKERS
+from tidelog.controller.leading import default_rules
 
 
 async def forgetful_while_nobody_presides(members: Members) -> Member:
@@ -65,3 +73,26 @@ def test_once_heeded_a_loss_is_held_against_nobody() -> None:
         assert members.image.brokers[2].is_intact
 
     play(story)
+
+
+@pytest.mark.parametrize(
+    ("altered", "minimum"),
+    [
+        ({}, 1),  # broker 2 was started with it
+        ({ALL_BROKERS: "2"}, 2),
+        ({ALL_BROKERS: "2", "1": "3"}, 2),
+        ({ALL_BROKERS: "3", "2": "2"}, 2),
+        ({"1": "2"}, 1),
+    ],
+)
+def test_minimum_that_counts_is_the_least_any_leader_may_go_by(altered: dict[str, str], minimum: int) -> None:
+    image = ClusterImage(
+        brokers={
+            1: broker(1),
+            2: dataclasses.replace(broker(2), min_isr=1),
+            3: dataclasses.replace(broker(3), min_isr=2),
+        },
+        broker_configs={name: {"min.insync.replicas": value} for name, value in altered.items()},
+    )
+    static = BrokerConfig.from_properties({"node.id": "1", "min.insync.replicas": "2"})
+    assert default_rules(image, static).min_isr == minimum

@@ -90,6 +90,7 @@ class BrokerImage:
     endpoints: Mapping[str, Listener]  # by listener name, as advertised
     rack: str | None = None
     is_intact: bool = True  # it registered with all that it knew before
+    min_isr: int | None = None  # the min.insync.replicas it was started with, if it says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

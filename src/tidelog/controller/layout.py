@@ -153,6 +153,7 @@ class Registration:
     rack: str | None
     registered_ms: TimestampMs
     is_intact: bool = True  # it comes back with all that it knew before
+    min_isr: int = 1  # the min.insync.replicas it was started with
 
 
 def encode_broker(registration: Registration) -> bytes:
@@ -168,7 +169,7 @@ def encode_broker(registration: Registration) -> bytes:
         "jmx_port": -1,
         "timestamp": str(registration.registered_ms),
         "features": {},
-        "tidelog": {"intact": registration.is_intact},
+        "tidelog": {"intact": registration.is_intact, "min_isr": registration.min_isr},
     }
     if registration.rack is not None:
         content["rack"] = registration.rack
@@ -183,12 +184,15 @@ def decode_broker(broker_id: BrokerId, node: Node) -> BrokerImage:
         endpoints = [parse_listener(text) for text in reader.texts("endpoints")]
     except ValueError as error:
         raise MalformedNode(path, f"{error} is no endpoint") from None
+    ours = reader.mapping("tidelog") if reader.has("tidelog") else {}
+    min_isr = ours.get("min_isr")
     return BrokerImage(
         broker_id=broker_id,
         broker_epoch=node.czxid,
         endpoints={endpoint.name: endpoint for endpoint in endpoints},
         rack=reader.text("rack") if reader.has("rack") else None,
-        is_intact=not reader.has("tidelog") or reader.mapping("tidelog").get("intact") is not False,
+        is_intact=ours.get("intact") is not False,
+        min_isr=min_isr if isinstance(min_isr, int) else None,
     )
 
 

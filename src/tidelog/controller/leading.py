@@ -19,7 +19,7 @@ from tidelog.controller.election import (
     preferred,
     reconsidered,
 )
-from tidelog.controller.image import BrokerEpoch, BrokerImage, ClusterImage, PartitionState, TopicImage
+from tidelog.controller.image import ALL_BROKERS, BrokerEpoch, BrokerImage, ClusterImage, PartitionState, TopicImage
 from tidelog.controller.writes import StateChanges
 from tidelog.model import ApiError, BrokerId, ErrorCode, TopicPartition
 
@@ -31,12 +31,16 @@ NOBODY: Final[frozenset[BrokerId]] = frozenset()
 def default_rules(image: ClusterImage, static: BrokerConfig) -> Rules:
     """The rules of a topic that has none of its own, on a controller that was started with `static`.
 
-    The minimum is the least that was altered for any broker: whoever leads, it commits nothing with fewer than that.
+    The minimum is the least that any broker was started with, unless all were given another, or that was altered for one: whoever leads,
+    it commits nothing with fewer than that.
     """
     config = image.layers_of(static).merged()
-    own = [int(configs[MIN_ISR]) for configs in image.broker_configs.values() if MIN_ISR in configs]
+    minimums = [int(configs[MIN_ISR]) for configs in image.broker_configs.values() if MIN_ISR in configs]
+    if MIN_ISR not in image.broker_configs.get(ALL_BROKERS, {}):
+        minimums.append(static.min_insync_replicas)
+        minimums += (broker.min_isr for broker in image.brokers.values() if broker.min_isr is not None)
     return Rules(
-        min_isr=min(config.min_insync_replicas, *own) if own else config.min_insync_replicas,
+        min_isr=min(minimums),
         is_unclean_allowed=config.unclean_leader_election_enable,
     )
 

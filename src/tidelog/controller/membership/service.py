@@ -137,6 +137,7 @@ class Membership:
                 rack=self._config.broker_rack,
                 registered_ms=self._clock.wall_ms(),
                 is_intact=is_intact,
+                min_isr=self._config.min_insync_replicas,
             )
         )
 
