@@ -102,7 +102,12 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Asse
     )
     channels.report_to(controller)
     registered.reports = DirectoryReports(
-        config.broker_id, registry, replicas, lambda: controller.is_active, channels.repeat
+        config.broker_id,
+        registry,
+        replicas,
+        lambda: controller.is_active,
+        channels.repeat,
+        lambda: incarnations.forget(replicas.directories),
     )
     local = _Local(live_config, runtime, metadata, replicas, control_plane, configs, descriptions)
     node, fetchers, isr_changes = _replicating(local, controller)

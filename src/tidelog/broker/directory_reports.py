@@ -35,12 +35,14 @@ class DirectoryReports:
         replicas: ReplicaManager,
         is_controller: Callable[[], bool],
         on_failed: Callable[[BrokerId], None],
+        forget: Callable[[], None],
     ) -> None:
         self._broker_id = broker_id
         self._registry = registry
         self._replicas = replicas
         self._is_controller = is_controller
         self._on_failed = on_failed
+        self._forget = forget  # that our failed directories were in order
         self._news = asyncio.Event()
         self._is_session_new = True
         self._watch: Watch | None = None
@@ -65,6 +67,7 @@ class DirectoryReports:
         content = json.dumps({"version": 1, "broker": self._broker_id, "event": _FAILURE}).encode()
         while True:
             await self._replicas.directory_failed.wait()
+            self._forget()
             try:
                 await self._registry.create(f"{PATH}/log_dir_event_", content, sequential=True)
                 self._replicas.directory_failed.clear()

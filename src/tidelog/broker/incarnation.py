@@ -8,6 +8,7 @@ if the broker was shut down cleanly, or if the machine has not been switched off
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Iterable
@@ -91,6 +92,20 @@ class Incarnations:
                 on_failed(directory, result)
             elif result is not None:
                 raise result
+
+    def forget(self, directories: Iterable[LogDirectory]) -> None:
+        """Take the notes from directories that have failed: what was written to them last may be gone, whatever they say when they work again.
+
+        Nobody waits for a disk that may never answer. A note that cannot be removed lies on a disk that is not written to again either.
+        """
+        loop = asyncio.get_running_loop()
+        for one in directories:
+            if one.failure is not None:
+                loop.run_in_executor(self._runtime.disk.threads(one.path), self._remove, one.path)
+
+    def _remove(self, path: str) -> None:
+        with contextlib.suppress(StorageFailure):
+            self._runtime.disk.unlink(f"{path}/{FILE}")
 
     def _write(self, directory: LogDirectory, broker_epoch: BrokerEpoch) -> None:
         note = Incarnation(
