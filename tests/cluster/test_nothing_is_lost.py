@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.faults import Faults
 from tests.cluster.ground import BROKERS, PARTITION_COUNT, TOPIC, Ground, ground
-from tests.cluster.load import Load
+from tests.cluster.load import LibrdkafkaLoad, Load, OwnLoad
 from tests.cluster.verdict import check_one_leader_per_epoch, check_promises, leaders_by_epoch, read_replica
 from tests.cluster.waiting import eventually
 from tests.zookeeper_ensemble import ZooKeeperEnsemble
@@ -21,9 +21,11 @@ GAP_MAX_S: Final = (
 )
 
 
-def check_faults(place: Ground, seed: str, drive: Callable[[Faults], None]) -> None:
+def check_faults(
+    place: Ground, seed: str, drive: Callable[[Faults], None], *, client: type[Load] = LibrdkafkaLoad
+) -> None:
     """Let the faults happen under the load, wait until all is whole, stop the brokers and look at what they left."""
-    with Load(place.cluster.bootstrap, TOPIC, PARTITION_COUNT) as load:
+    with client(place.cluster.bootstrap, TOPIC, PARTITION_COUNT) as load:
         faults = Faults(place, load, SimulatedRandomness(seed))
         faults.wait_whole()
         faults.wait_load()
@@ -67,7 +69,7 @@ def test_nothing_is_lost_while_brokers_die_and_pause_and_lose_their_links(tmp_pa
             faults.run(name)
 
     with ground(tmp_path) as place:
-        check_faults(place, "short", drive)
+        check_faults(place, "short", drive, client=OwnLoad)
 
 
 @pytest.mark.slow
@@ -85,7 +87,7 @@ def test_nothing_is_lost_while_zookeeper_and_the_brokers_die(tmp_path: Path) -> 
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_in_minutes_of_faults(tmp_path: Path) -> None:
     with ground(tmp_path) as place:
-        check_faults(place, "embedded", lambda faults: faults.run_for(120))
+        check_faults(place, "embedded", lambda faults: faults.run_for(120), client=OwnLoad)
 
 
 @pytest.mark.proof

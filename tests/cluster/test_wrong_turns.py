@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.cluster.load import Load
+from tests.cluster.load import LibrdkafkaLoad, Load
 from tests.cluster.waiting import eventually
 from tests.cluster.witness import Witness
 from tests.compatibility.processes import RunningProcess, TidelogCluster
@@ -57,7 +57,7 @@ def scene(directory: Path, properties: dict[str, str] | None = None) -> Iterator
     with TidelogCluster(directory, {**SHORT_SESSIONS, **(properties or {})}) as cluster:
         witness = Witness({broker_id: f"127.0.0.1:{port}" for broker_id, port in cluster.ports.items()}, TOPIC)
         witness.create_topic(PARTITION_COUNT)
-        with Load(cluster.bootstrap, TOPIC, PARTITION_COUNT) as load:
+        with LibrdkafkaLoad(cluster.bootstrap, TOPIC, PARTITION_COUNT) as load:
             running = Scene(cluster, witness, load)
             running.goes_on()
             yield running

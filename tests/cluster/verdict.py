@@ -22,6 +22,7 @@ class ReplicaFiles:
 
     content: bytes = b""
     values: dict[int, bytes | None] = field(default_factory=dict)  # by offset
+    producers: dict[int, tuple[int, int]] = field(default_factory=dict)  # id and epoch by offset
     batch_epochs: dict[int, int] = field(default_factory=dict)  # first offset by epoch, as the batches have it
     known_epochs: dict[int, int] = field(default_factory=dict)  # and as the checkpoint has it
 
@@ -39,6 +40,7 @@ def read_replica(directory: Path) -> ReplicaFiles:
             for each in row.records or ():
                 assert each.record.offset not in found.values, f"{segment}: offset {each.record.offset} twice"
                 found.values[each.record.offset] = each.record.value
+                found.producers[each.record.offset] = (row.header.producer_id, row.header.producer_epoch)
     for epoch in dump_epochs((directory / LEADER_EPOCH_CHECKPOINT).read_bytes()):
         assert isinstance(epoch, EpochRow), epoch
         found.known_epochs[epoch.entry.leader_epoch] = epoch.entry.start_offset
@@ -57,8 +59,7 @@ def check_promises(load: Load, partition: int, replicas: dict[int, ReplicaFiles]
         ]
         assert not missing, f"{where}: {len(missing)} acknowledged records are not at their offsets: {missing[:5]}"
         counts = Counter(files.values.values())
-        twice = [value for value, count in counts.items() if count > 1]
-        assert not twice, f"{where}: {len(twice)} values are there more than once: {twice[:5]}"
+        _check_nothing_twice(where, files, is_once_in_all=not load.numbers_anew)
         absent = [value for _, value in promised if value not in counts]
         assert not absent, f"{where}: {len(absent)} acknowledged values are nowhere: {absent[:5]}"
         assert len(counts) == len(promised), (
@@ -70,6 +71,15 @@ def check_promises(load: Load, partition: int, replicas: dict[int, ReplicaFiles]
         assert replicas[broker_id].content == replicas[first_id].content, (
             f"partition {partition}: the files of brokers {first_id} and {broker_id} differ"
         )
+
+
+def _check_nothing_twice(where: str, files: ReplicaFiles, *, is_once_in_all: bool) -> None:
+    """No value is there twice or, where the client may number anew, twice in one epoch of the client."""
+    counts = Counter(
+        (value, None if is_once_in_all else files.producers[offset]) for offset, value in files.values.items()
+    )
+    twice = [value for (value, _), count in counts.items() if count > 1]
+    assert not twice, f"{where}: {len(twice)} values are there more than once: {twice[:5]}"
 
 
 def leaders_by_epoch(transcripts: dict[int, Path]) -> dict[tuple[str, int], set[int]]:
