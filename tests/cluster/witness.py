@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Final, TypeVar
 
 from tidelog.client import Admin, ClientConfig, NewTopic, ReplicaDescription
@@ -16,9 +16,10 @@ Replicas = dict[int, tuple[ReplicaDescription, ...]]
 
 _SETTINGS: Final = {
     "request.timeout.ms": "2000",
-    "default.api.timeout.ms": "5000",
+    "default.api.timeout.ms": "5000",  # who asks again and again asks somebody else soon
     "socket.connection.setup.timeout.ms": "1000",
 }
+_NOTHING_ELSE: Final[Mapping[str, str]] = {}
 
 
 class Witness:
@@ -36,7 +37,7 @@ class Witness:
             (result,) = await admin.create_topics([topic])
             assert result.is_ok, result
 
-        asyncio.run(self._asked(create, self._addresses))
+        asyncio.run(self._asked(create, self._addresses, {"default.api.timeout.ms": "40000"}))
 
     def controller(self, among: Iterable[int] | None = None) -> int | None:
         """Who is controller, as one of these brokers (or of all) says; None if nobody says, or nobody is."""
@@ -97,8 +98,12 @@ class Witness:
             return None
 
     @staticmethod
-    async def _asked(question: Callable[[Admin], Coroutine[None, None, T]], asked: dict[int, str]) -> T:
-        properties = {"bootstrap.servers": ",".join(asked.values()), **_SETTINGS}
+    async def _asked(
+        question: Callable[[Admin], Coroutine[None, None, T]],
+        asked: dict[int, str],
+        settings: Mapping[str, str] = _NOTHING_ELSE,
+    ) -> T:
+        properties = {"bootstrap.servers": ",".join(asked.values()), **_SETTINGS, **settings}
         runtime = real_runtime()
         try:
             async with Admin.connect(ClientConfig.from_properties(properties), runtime) as admin:
