@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 
 import pytest
 
@@ -95,5 +96,32 @@ def test_a_crowd_is_woken_to_the_last_while_others_get_a_turn(crowd: int) -> Non
             waiters.wake("a")
         assert sorted(woken) == list(range(crowd))
         assert waiters.is_empty
+
+    asyncio.run(story())
+
+
+def test_a_waiter_that_says_when_it_is_due_is_left_alone_until_then() -> None:
+    async def story() -> None:
+        waiters: Waiters[str] = Waiters()
+        is_due = False
+        with waiters.parked(["a"], lambda: is_due) as waiter:
+            waiters.wake("a")
+            assert not await waiter.woken(timeout_s=0)
+            is_due = True
+            waiters.wake("a")
+            assert await waiter.woken(timeout_s=0)
+
+    asyncio.run(story())
+
+
+def test_a_crowd_of_which_one_is_due_is_looked_at_to_the_last() -> None:
+    async def story() -> None:
+        waiters: Waiters[str] = Waiters()
+        with ExitStack() as stack:
+            for _ in range(250):
+                stack.enter_context(waiters.parked(["a"], lambda: False))
+            last = stack.enter_context(waiters.parked(["a"], lambda: True))
+            waiters.wake("a")
+            assert await last.woken(timeout_s=60)
 
     asyncio.run(story())

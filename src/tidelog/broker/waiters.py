@@ -2,7 +2,8 @@
 
 A waiter does not know what it waits for; it is woken and looks again. It is parked before it looks, so that what happens between the look
 and the wait is not missed: a wake is remembered until the next wait. That keeps the conditions (high watermark reached, enough bytes,
-leadership lost) with the handlers that understand them.
+leadership lost) with the handlers that understand them. Where a look is cheap, the handler lends it to its waiter (`is_due`), which then is
+woken only when that is worth it: of many producers who wait on one partition, each change of it concerns a few.
 
 Who must know at any time what has changed, parked or not, watches: a watcher is called on every wake with the key that was woken.
 """
@@ -22,19 +23,22 @@ _WOKEN_AT_ONCE: Final = 100
 class Waiter:
     """One parked request."""
 
-    __slots__ = ("_future", "_is_woken")
+    __slots__ = ("_future", "_is_due", "_is_woken")
 
-    def __init__(self) -> None:
+    def __init__(self, is_due: Callable[[], bool] | None = None) -> None:
+        self._is_due = is_due
         self._is_woken = False
         self._future: asyncio.Future[bool] | None = None
 
     def wake(self) -> bool:
-        """Let it look again; whether that was news to it."""
-        is_news = not self._is_woken
-        self._is_woken = True
-        if self._future is not None and not self._future.done():
-            self._future.set_result(True)
-        return is_news
+        """Let it look again, if that is worth it; whether there was something to do."""
+        if self._is_woken:
+            return False
+        if self._is_due is None or self._is_due():
+            self._is_woken = True
+            if self._future is not None and not self._future.done():
+                self._future.set_result(True)
+        return True
 
     def forget(self) -> None:
         """What has happened so far is known: only what happens from now on wakes it."""
@@ -103,9 +107,9 @@ class Waiters(Generic[Key]):
             self._watchers.pop(key, None)
 
     @contextmanager
-    def parked(self, keys: Collection[Key]) -> Iterator[Waiter]:
-        """A waiter on any of `keys`, for as long as the block lasts."""
-        waiter = Waiter()
+    def parked(self, keys: Collection[Key], is_due: Callable[[], bool] | None = None) -> Iterator[Waiter]:
+        """A waiter on any of `keys`, for as long as the block lasts. `is_due` is called by whoever wakes, so it must not fail or park."""
+        waiter = Waiter(is_due)
         for key in keys:
             self._by_key.setdefault(key, {})[waiter] = None
         self.count += 1

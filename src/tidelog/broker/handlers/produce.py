@@ -214,8 +214,13 @@ class _Answer(NamedTuple):
         clock, replicas = self.node.runtime.clock, self.node.replicas
         deadline_ms = clock.monotonic_ms() + self.request.timeout_ms
         keys = [outcome.partition.topic_partition for outcome in waiting if outcome.partition is not None]
-        with replicas.produce_waiters.parked(keys) as waiter:
-            while waiting := [outcome for outcome in waiting if not outcome.is_settled(acks)]:
+
+        def is_settled() -> bool:
+            waiting[:] = [outcome for outcome in waiting if not outcome.is_settled(acks)]
+            return not waiting
+
+        with replicas.produce_waiters.parked(keys, is_settled) as waiter:
+            while not is_settled():
                 left_ms = deadline_ms - clock.monotonic_ms()
                 if left_ms <= 0:
                     for outcome in waiting:
