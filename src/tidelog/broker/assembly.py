@@ -147,7 +147,7 @@ def _replicating(local: _Local, controller: ControllerService) -> tuple[Node, Re
             replicas=replicas,
             quotas=quotas,
             address_of=metadata.inter_broker_address,
-            broker_epoch=lambda: controller.broker_epoch,
+            broker_epoch=lambda: local.control_plane.broker_epoch,
         )
     )
     isr_changes = LeaderIsrChanges(
@@ -156,7 +156,7 @@ def _replicating(local: _Local, controller: ControllerService) -> tuple[Node, Re
             runtime=runtime,
             replicas=replicas,
             ask_controller=line.alter_partition,
-            broker_epoch=lambda: controller.broker_epoch,
+            broker_epoch=lambda: local.control_plane.broker_epoch,
         )
     )
     replicas.replicate_with(fetchers, isr_changes)
@@ -169,7 +169,7 @@ def _replicating(local: _Local, controller: ControllerService) -> tuple[Node, Re
         isr_changes=isr_changes,
         quota=quotas,
         selector=ReplicaSelector(config, lambda: {one.broker_id: one.rack for one in metadata.image.brokers.values()}),
-        broker_epoch=lambda: controller.broker_epoch,
+        broker_epoch=lambda: local.control_plane.broker_epoch,
         inter_broker_listener=inter_broker_listener(config),
         producer_ids=ProducerIds(controller.allocate_producer_ids),
         fetch_sessions=FetchSessionCache(slots_max=config.fetch_session_slots),
