@@ -88,15 +88,7 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Asse
     incarnations = Incarnations(config.broker_id, runtime)
     registered = _Registered(incarnations, replicas, configs, control_plane)
     descriptions = ReplicaDescriptions(config.broker_id, replicas, runtime.clock, registered.broker_epoch)
-    channels = ControllerChannels(
-        ChannelSurroundings(
-            config=config,
-            runtime=runtime,
-            inter_broker_listener=inter_broker_listener(config),
-            control_plane=control_plane,
-            descriptions=descriptions,
-        )
-    )
+    channels = _channels(config, runtime, control_plane, descriptions)
     controller = ControllerService(
         config, registry, runtime.randomness, runtime.clock, channels, on_registered=registered.on_registered
     )
@@ -120,6 +112,19 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Asse
         incarnations=incarnations,
         directory_reports=registered.reports,
     )
+
+
+def _channels(
+    config: BrokerConfig, runtime: Runtime, control_plane: ControlPlane, descriptions: ReplicaDescriptions
+) -> ControllerChannels:
+    surroundings = ChannelSurroundings(
+        config=config,
+        runtime=runtime,
+        inter_broker_listener=inter_broker_listener(config),
+        control_plane=control_plane,
+        descriptions=descriptions,
+    )
+    return ControllerChannels(surroundings)
 
 
 class _Local(NamedTuple):
