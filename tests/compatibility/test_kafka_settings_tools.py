@@ -20,7 +20,6 @@ OF_TIERED_STORAGE = {
     "remote.log.delete.on.disable",
     "remote.storage.enable",
 }
-OF_REPLICATION_QUOTAS = {"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
 
 
 def topics(broker: TidelogProcess | KafkaProcess, *words: str) -> str:
@@ -83,7 +82,7 @@ def test_kafka_configs_describes_the_broker(tidelog: TidelogProcess) -> None:
 
 def test_a_topic_has_the_settings_it_has_in_kafka(tidelog: TidelogProcess, kafka: KafkaProcess, topic: str) -> None:
     ours, theirs = (described_settings(broker, topic) for broker in (tidelog, kafka))
-    assert theirs.keys() - ours.keys() == OF_TIERED_STORAGE | OF_REPLICATION_QUOTAS
+    assert theirs.keys() - ours.keys() == OF_TIERED_STORAGE
     assert ours == {name: theirs[name] for name in ours}
 
 
