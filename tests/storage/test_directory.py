@@ -187,6 +187,18 @@ def test_full_disk_keeps_old_checkpoints_and_the_directory_online() -> None:
     assert directory.failure is None
 
 
+def test_checkpoints_that_found_no_space_are_all_written_the_next_time() -> None:
+    disk = SimulatedDisk()
+    directory = open_directory(disk)
+    append(directory.open_log(PARTITION, CONFIG, now_ms=NOW), "a")
+    directory.checkpoint({PARTITION: 0}).perform()
+    disk.fill_up()
+    directory.checkpoint({PARTITION: 1}).perform()
+    disk.free_up()
+    directory.checkpoint({PARTITION: 1}).perform()
+    assert disk.read("/logs/a/replication-offset-checkpoint") == b"0\n1\nt 0 1\n"
+
+
 def test_deleted_log_disappears_at_once_and_is_removed_by_the_thread() -> None:
     disk = SimulatedDisk()
     directory = open_directory(disk)

@@ -67,11 +67,11 @@ class _Promise(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class CheckpointWriting:
-    """Checkpoint files to be replaced in the directory's thread. No space leaves the old ones, which are only older."""
+    """Checkpoint files to be put into words and replaced in the directory's thread. No space leaves the old ones, which are only older."""
 
     disk: Disk
     health: DirectoryHealth
-    documents: Mapping[str, bytes]
+    documents: Mapping[str, Mapping[TopicPartition, Offset]]
     outdated: Mapping[TopicPartition, _Promise] = field(default_factory=dict)
     """What earlier files say of logs that are gone, and these no longer."""
     is_performed: bool = False
@@ -79,9 +79,9 @@ class CheckpointWriting:
     def perform(self) -> None:
         """Do it; a failure takes the directory offline."""
         try:
-            for path, content in self.documents.items():
+            for path, offsets in self.documents.items():
                 self.health.check(path)
-                self.disk.replace(path, content)
+                self.disk.replace(path, encode_offsets(offsets))
             self.is_performed = True
         except DiskFull:
             return
@@ -274,7 +274,7 @@ class LogDirectory:
         self._last_writing = CheckpointWriting(
             disk=self._disk,
             health=self.health,
-            documents={f"{self.path}/{name}": encode_offsets(offsets) for name, offsets in documents.items()},
+            documents={f"{self.path}/{name}": dict(offsets) for name, offsets in documents.items()},
             outdated=dict(self._outdated),
         )
         return self._last_writing
@@ -320,8 +320,8 @@ class LogDirectory:
             self.health.check(self.path)
             for partition, log in self.logs.items():
                 log.finish_closing(flushes.get(partition))
-            for path, content in self.checkpoint(high_watermarks).documents.items():
-                self._disk.replace(path, content)
+            for path, offsets in self.checkpoint(high_watermarks).documents.items():
+                self._disk.replace(path, encode_offsets(offsets))
             self._disk.replace(f"{self.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(broker_epoch))
         except DiskFull:
             raise
