@@ -8,6 +8,7 @@ import logging
 import os
 import resource
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -35,6 +36,7 @@ from tidelog.storage import WrongDirectory
 from tidelog.storage.names import LOCK
 
 STOP_WITHIN_S: Final = 2.7  # three seconds are promised; the rest is for the interpreter
+_THREAD_TURN_S: Final = 0.0005
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +94,8 @@ def _log_settings(plan: Plan, config: BrokerConfig) -> None:
 
 
 async def _serve(config: BrokerConfig, plan: Plan, announce: Announce, signals: Sequence[signal.Signals]) -> None:
+    # Whenever the loop writes to a file, a thread that decodes or checkpoints may take the interpreter; by default it keeps it for 5 ms.
+    sys.setswitchinterval(_THREAD_TURN_S)
     runtime = real_runtime()
     try:
         broker = Broker(config, runtime, open_registry(config))
