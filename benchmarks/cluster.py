@@ -1,7 +1,7 @@
 """Three brokers beside three brokers of Apache Kafka: `python -m benchmarks.cluster`.
 
-Topics have three replicas and min.insync.replicas=2, producers wait for all of them. Both clusters have the machine to themselves in turn: the
-one that is not measured is stopped with SIGSTOP, as six brokers on a small machine would measure each other.
+Topics have three replicas and min.insync.replicas=2, producers wait for all of them. Both clusters run all the time and take turns; the one
+that is not measured stands idle.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import signal
 import sys
 import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -252,13 +251,13 @@ def _run_loads(names: list[str], loads: list[str], directory: Path, options: arg
             results: dict[str, dict[str, list[Reading]]] = defaultdict(lambda: defaultdict(list))
             for number in range(options.warmup + options.rounds):
                 for name in names if number % 2 == 0 else reversed(names):
-                    with _alone(clusters, name):
-                        topic = f"bench-{load}-{number}"
-                        _create(clusters[name], topic, partitions=1)
-                        for reading in LOADS[load](clusters[name], topic, options.megabytes * MEGABYTE):
-                            if number >= options.warmup:
-                                results[reading.name][name].append(reading)
-                        _delete(clusters[name], topic)
+                    _settle(clusters)
+                    topic = f"bench-{load}-{number}"
+                    _create(clusters[name], topic, partitions=1)
+                    for reading in LOADS[load](clusters[name], topic, options.megabytes * MEGABYTE):
+                        if number >= options.warmup:
+                            results[reading.name][name].append(reading)
+                    _delete(clusters[name], topic)
             _report(names, load, LOADS[load].__doc__ or "", results)
 
 
@@ -284,22 +283,8 @@ def _report(names: list[str], load: str, about: str, results: dict[str, dict[str
     print(flush=True)
 
 
-@contextmanager
-def _alone(clusters: dict[str, KafkaCluster | TidelogCluster], name: str) -> Iterator[None]:
-    """The other cluster stands still, but not for so long that it would be taken for dead when it goes on: it beats in between rounds."""
-    others = [pid for other, cluster in clusters.items() if other != name for pid in cluster.pids.values()]
-    for pid in others:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in others:
-            os.kill(pid, signal.SIGCONT)
-        _settle(clusters)
-
-
 def _settle(clusters: dict[str, KafkaCluster | TidelogCluster]) -> None:
-    """Wait until every broker of every cluster is a member again."""
+    """Wait until every broker of every cluster is a member and in sync, so that no round begins in the aftermath of another."""
     for cluster in clusters.values():
         deadline = time.monotonic() + TIMEOUT_S
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
