@@ -295,3 +295,35 @@ def test_full_disk_refuses_writes_whole_and_is_used_again_when_there_is_room(tmp
     run = [*command, f'{mount} && "$0" -c "$1" {tmp_path}', sys.executable, FILLS_THE_DISK]
     done = subprocess.run(run, check=False, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
+
+
+OPEN_TOGETHER = """
+import multiprocessing, sys
+from tidelog.registry.sqlite_file import SqliteFile
+
+def open_it(path, start):
+    start.wait()
+    file = SqliteFile(path, lock_timeout_ms=5_000, size_bytes_max=1 << 24)
+    file.open_session()
+    file.close()
+
+processes = multiprocessing.get_context("fork")
+for number in range(15):
+    start = processes.Barrier(6)
+    group = [processes.Process(target=open_it, args=(f"{sys.argv[1]}-{number}", start)) for _ in range(6)]
+    for one in group:
+        one.start()
+    for one in group:
+        one.join()
+    if any(one.exitcode for one in group):
+        sys.exit(f"round {number}: {[one.exitcode for one in group]}")
+"""
+
+
+@pytest.mark.slow
+def test_many_who_open_a_new_file_at_once_all_come_in(path: Path) -> None:
+    """SQLite refuses at once whoever meets another turning the file into one with a write-ahead log; of three brokers one died so."""
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN_TOGETHER, str(path)], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -21,6 +21,7 @@ from typing import Final, TypeAlias
 from tidelog.registry import tree
 from tidelog.registry.errors import NoNode, RegistryUnavailable, SessionExpired
 from tidelog.registry.protocol import Node, Operation, Outcome, SessionId
+from tidelog.registry.sqlite_opening import opening
 from tidelog.registry.sqlite_sessions import Lapsed, Neighbours, SessionLock, lock_path
 from tidelog.registry.sqlite_table import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, SqliteTable
 from tidelog.registry.sqlite_watches import SqliteWatch, Watches
@@ -74,7 +75,7 @@ class SqliteFile:
         self._watches = Watches(self._table.standing)
         self._neighbours = Neighbours(path)
         try:
-            with self._translated():
+            with self._translated(), opening(path, timeout_ms=lock_timeout_ms):
                 self._prepare(size_bytes_max)
                 _fsync_directory(os.path.dirname(os.path.abspath(path)))
         except BaseException:
