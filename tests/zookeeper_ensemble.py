@@ -13,8 +13,6 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib.util
-import itertools
-import os
 import shutil
 import signal
 import socket
@@ -28,9 +26,10 @@ from typing import Final, Self
 
 from kazoo.client import KazooClient
 
+from tests.ports import free_ports
+
 START_TIMEOUT_S: Final = 45
 TICK_MS: Final = 100
-PORTS: Final = range(20_011, 29_989)  # below those that the kernel gives to outgoing connections
 
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JARS: Final = (
@@ -281,26 +280,6 @@ def _classpath() -> str:
         raise EnsembleFailed("pyspark, whose jars hold ZooKeeper, is not installed: `make setup` does that")
     jars = Path(spec.submodule_search_locations[0]) / "jars"
     return ":".join(str(jar) for name in _JARS for jar in sorted(jars.glob(f"{name}-*.jar")))
-
-
-#: Where this process goes on looking; other processes began elsewhere.
-_candidates: Final = itertools.count(os.getpid() * 37 + time.monotonic_ns() // 1_000_000)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, none of them given out before by this process."""
-    found: list[int] = []
-    for number in itertools.islice(_candidates, len(PORTS)):
-        port = PORTS[number % len(PORTS)]
-        with socket.socket() as candidate:
-            try:
-                candidate.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise EnsembleFailed("no free ports")
 
 
 @functools.cache

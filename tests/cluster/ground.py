@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster.witness import Witness
-from tests.compatibility.processes import TidelogCluster, free_ports
+from tests.compatibility.processes import TidelogCluster
+from tests.ports import free_ports
 from tests.tcp_link import TcpLink
 from tests.zookeeper_ensemble import ZooKeeperEnsemble
 

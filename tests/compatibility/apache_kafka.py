@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 from typing import Final
 
 from tests.compatibility.processes import ProcessFailed, RunningProcess
+from tests.ports import free_ports
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 POM: Final = Path(__file__).with_name("maven") / "pom.xml"
@@ -89,7 +89,7 @@ def dump_log(*files: Path, deep: bool = False) -> str:
 def restarted(directory: Path) -> RunningProcess:
     """The broker that lived in `directory`, started again on its data."""
     config = directory / "server.properties"
-    process = RunningProcess(_broker_command(config, POM.with_name("log4j2.properties")))
+    process = RunningProcess(broker_command(config, POM.with_name("log4j2.properties")))
     listeners = next(line for line in config.read_text().splitlines() if line.startswith("advertised.listeners="))
     process.bootstrap = listeners.partition("PLAINTEXT://")[2].partition(",")[0]
     process.wait_for(r"Kafka Server started")
@@ -100,11 +100,11 @@ class KafkaProcess(RunningProcess):
     """A single-node Apache Kafka (KRaft) on the loopback interface, ready to serve."""
 
     def __init__(self, directory: Path, *, properties: dict[str, str] | None = None) -> None:
-        port, controller_port = _free_ports(2)
+        port, controller_port = free_ports(2)
         self.log_dir = directory / "data"
         config = directory / "server.properties"
         directory.mkdir(parents=True, exist_ok=True)
-        settings = _settings(port, controller_port, self.log_dir) | (properties or {})
+        settings = settings_of(port, controller_port, self.log_dir) | (properties or {})
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         run_tool(
             "kafka.tools.StorageTool",
@@ -116,7 +116,7 @@ class KafkaProcess(RunningProcess):
             "--standalone",
         )
         logging = POM.with_name("log4j2.properties")
-        super().__init__(_broker_command(config, logging))
+        super().__init__(broker_command(config, logging))
         self.bootstrap = f"127.0.0.1:{port}"
         try:
             self.wait_for(r"Kafka Server started")
@@ -130,7 +130,7 @@ class KafkaProcess(RunningProcess):
         return int(self.bootstrap.rpartition(":")[2])
 
 
-def _broker_command(config: Path, logging: Path) -> list[str]:
+def broker_command(config: Path, logging: Path) -> list[str]:
     """The broker with the heap and collector Kafka's own start script gives it: it is also what we measure ourselves against."""
     flags = [
         "-Xmx1G",
@@ -144,7 +144,8 @@ def _broker_command(config: Path, logging: Path) -> list[str]:
     return ["java", *flags, "-cp", f"{jars()}/*", "kafka.Kafka", str(config)]
 
 
-def _settings(port: int, controller_port: int, log_dir: Path) -> dict[str, str]:
+def settings_of(port: int, controller_port: int, log_dir: Path) -> dict[str, str]:
+    """What a broker of one node is started with; else Kafka's defaults hold."""
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -164,13 +165,3 @@ def _settings(port: int, controller_port: int, log_dir: Path) -> dict[str, str]:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
     }
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports nobody listens on right now; all held until all are known, so that they differ."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

@@ -7,8 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.compatibility.apache_kafka import POM, _broker_command, _free_ports, _settings, run_tool
+from tests.compatibility.apache_kafka import POM, broker_command, run_tool, settings_of
 from tests.compatibility.processes import RunningProcess
+from tests.ports import free_ports
 
 _CLUSTER_ID: Final = "dGlkZWxvZy10ZXN0cy1rYQ"
 
@@ -17,7 +18,7 @@ class KafkaCluster:
     """Formatted when made; `started_s` is when the processes were begun, which is what a start is measured from."""
 
     def __init__(self, directory: Path, *, brokers: int = 3) -> None:
-        ports = _free_ports(2 * brokers)
+        ports = free_ports(2 * brokers)
         self._ports = dict(zip(range(1, brokers + 1), ports[:brokers], strict=True))
         self._controllers = dict(zip(range(1, brokers + 1), ports[brokers:], strict=True))
         self._directory = directory
@@ -64,13 +65,13 @@ class KafkaCluster:
 
     def _begin(self, broker_id: int) -> None:
         config = self._home(broker_id) / "server.properties"
-        self._processes[broker_id] = RunningProcess(_broker_command(config, POM.with_name("log4j2.properties")))
+        self._processes[broker_id] = RunningProcess(broker_command(config, POM.with_name("log4j2.properties")))
 
     def _format(self, broker_id: int) -> None:
         home = self._home(broker_id)
         home.mkdir(parents=True, exist_ok=True)
         voters = ",".join(f"{one}@127.0.0.1:{port}" for one, port in self._controllers.items())
-        settings = _settings(self._ports[broker_id], self._controllers[broker_id], home / "data")
+        settings = settings_of(self._ports[broker_id], self._controllers[broker_id], home / "data")
         settings |= {"node.id": str(broker_id), "controller.quorum.voters": voters}
         settings |= {
             "offsets.topic.replication.factor": "3",

@@ -5,13 +5,11 @@ A process here is ready when it has said so on its output, is ended with a bound
 
 from __future__ import annotations
 
-import itertools
 import os
 import queue
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,10 +19,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, Self
 
+from tests.ports import free_ports
+
 START_TIMEOUT_S: Final = 60
 STOP_TIMEOUT_S: Final = 10
 _REMEMBERED_LINES: Final = 200
-_PORTS: Final = range(10_011, 19_997)
 
 
 class ProcessFailed(Exception):
@@ -339,26 +338,3 @@ class TidelogCluster:
         self._processes[broker_id] = RunningProcess(
             [sys.executable, "-m", "tidelog", "broker", "--config", str(file)], transcript=self.transcript(broker_id)
         )
-
-
-#: Where this process goes on looking for ports; other processes began elsewhere.
-_candidates: Final = itertools.count(os.getpid() * 37 + time.monotonic_ns() // 1_000_000)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now, none given out before by this process.
-
-    The kernel gives none of them to an outgoing connection, so that a broker that is started again finds its port free.
-    """
-    found: list[int] = []
-    for number in itertools.islice(_candidates, len(_PORTS)):
-        port = _PORTS[number % len(_PORTS)]
-        with socket.socket() as candidate:
-            try:
-                candidate.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise ProcessFailed("no free ports")

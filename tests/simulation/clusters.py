@@ -177,6 +177,13 @@ def check_promises(cluster: SimulatedCluster, load: Load) -> None:
             assert not list(load.acknowledged.missing(topic_partition, found)), f"broker {broker_id}"
 
 
+def end_well(cluster: SimulatedCluster, load: Load) -> None:
+    """No more load and no more faults: the cluster becomes whole, and every promise was kept."""
+    load.stop()
+    heal(cluster)
+    check_promises(cluster, load)
+
+
 def consumed(cluster: SimulatedCluster, *, end: int, topic_partition: TopicPartition = T0) -> dict[int, bytes]:
     """What a consumer reads from the beginning up to `end`."""
 

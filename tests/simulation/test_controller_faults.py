@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.clusters import SAFE, T0, Load, check_promises, heal, kills, make_topic, produce
+from tests.simulation.clusters import SAFE, T0, Load, end_well, heal, kills, make_topic, produce
 from tests.simulation.workload import properties
 from tidelog.broker import Broker
 from tidelog.client import Admin, ClientConfig, NewTopic
@@ -52,9 +52,7 @@ def test_c01_a_controller_that_slept_through_its_successors_election_changes_not
         zombie.resume()
         cluster.until(lambda: not zombie.is_controller, "it learns that its reign is over")
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -73,9 +71,7 @@ def test_a_killed_controller_has_a_successor_and_the_load_goes_on(seed: int) -> 
             load.until_more()
             controller.restart()
             cluster.until_ready()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -97,9 +93,7 @@ def test_c02_a_broker_that_loses_the_registry_for_a_moment_keeps_its_role_and_ep
         assert again is not None
         assert again.czxid == registered.czxid
         assert cluster.state(T0).leader_epoch == state.leader_epoch
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -123,9 +117,7 @@ def test_c02_a_broker_that_loses_the_registry_for_too_long_comes_back_as_a_new_o
 
         cluster.until(is_new, "it has registered again")
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -142,9 +134,7 @@ def test_the_load_goes_on_while_the_registry_is_away(seed: int) -> None:
         load.until_more(50)
         cluster.store.heal()
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -250,9 +240,7 @@ def test_a_cut_network_costs_nothing_that_was_acknowledged(cut: str) -> None:
             cluster.world.run_for_ms(8_000)
             cluster.world.fabric.faults.heal()
             load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -267,9 +255,7 @@ def test_n04_a_link_that_comes_and_goes_ends_in_a_whole_cluster() -> None:
             cluster.world.fabric.faults.heal()
             cluster.world.run_for_ms(1_000)
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -284,9 +270,7 @@ def test_n05_a_peer_that_lost_power_without_a_word_is_given_up(seed: int) -> Non
         load.until_more()
         cluster.brokers[1].restart()
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -303,9 +287,7 @@ def test_n09_a_leader_stopped_for_half_a_minute_is_a_zombie_that_harms_nobody(se
         load.until_more()
         leader.resume()
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -322,9 +304,7 @@ def test_n10_all_brokers_are_killed_at_once_and_nothing_is_lost(seed: int) -> No
         for broker in cluster.brokers.values():
             broker.restart()
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -339,9 +319,7 @@ def test_n10_a_rolling_restart_never_stops_the_load() -> None:
             load.until_more(within_ms=18_000)
             broker.restart()
             cluster.until(lambda: sorted(cluster.state(T0).isr) == [1, 2, 3], "it is in sync again")
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -376,6 +354,4 @@ def test_faults_of_every_kind_lose_nothing(seed: int) -> None:
                     victim.bounce()
             cluster.world.run_for_ms(faults.below(2_000))
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)

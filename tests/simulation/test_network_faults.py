@@ -7,7 +7,17 @@ from typing import cast
 
 import pytest
 
-from tests.simulation.clusters import SAFE, T0, Load, check_promises, contents, heal, kills, make_topic, produce
+from tests.simulation.clusters import (
+    SAFE,
+    T0,
+    Load,
+    contents,
+    end_well,
+    heal,
+    kills,
+    make_topic,
+    produce,
+)
 from tests.simulation.workload import properties
 from tidelog.client import ClientConfig
 from tidelog.client.cluster import Cluster
@@ -62,9 +72,7 @@ def test_n06_a_client_that_sends_a_byte_a_second_delays_nobody() -> None:
         slow.spawn(dribble(slow.runtime))
         load = Load(cluster)
         load.until_more(100, within_ms=5_000)
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -99,9 +107,7 @@ def test_n11_a_broker_that_comes_back_at_another_address_is_found_again() -> Non
             broker.restart()
             cluster.until(lambda: len(cluster.state(T0).isr) == 3, "all are in sync again")
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -149,6 +155,4 @@ def test_a_wall_clock_that_jumps_changes_nothing_about_who_is_alive_or_in_sync(j
         cluster.world.run_for_ms(30_000)
         load.until_more()
         assert cluster.state(T0) == before
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)

@@ -11,6 +11,7 @@ from tests.simulation.clusters import (
     check_promises,
     consumed,
     contents,
+    end_well,
     heal,
     kills,
     make_topic,
@@ -48,9 +49,7 @@ def test_a_killed_leader_takes_nothing_with_it(seed: int) -> None:
             load.until_more()
             leader.restart()
             cluster.until(lambda: is_whole_or_moving(cluster), "the replica is back")
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 def until_another_leads(cluster: SimulatedCluster, gone: int) -> None:
@@ -76,9 +75,7 @@ def test_r04_a_follower_that_missed_an_election_is_fenced_and_comes_round(seed: 
         cluster.until(lambda: cluster.state(T0).leader == 3, "broker 3 leads, which broker 2 has not heard")
         cluster.brokers[1].restart()
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -131,9 +128,7 @@ def test_r13_an_isr_change_whose_answer_is_lost_is_made_once(seed: int) -> None:
         cluster.until(lambda: 3 not in cluster.state(T0).isr, "the ISR has shrunk", within_ms=120_000)
         cluster.world.fabric.faults.mend("broker-4", "broker-1")
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -148,9 +143,7 @@ def test_r14_a_leader_cut_off_from_everybody_but_its_clients_acknowledges_nothin
         cluster.world.fabric.faults.partition(["broker-1"], ["broker-2", "broker-3", "broker-4"])
         cluster.until(lambda: cluster.state(T0).leader != 1, "another leads")
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -248,9 +241,7 @@ def test_all_replicas_lose_power_and_the_one_with_most_leads(seed: int) -> None:
         for broker in REPLICAS:
             cluster.brokers[broker].restart()
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -268,9 +259,7 @@ def test_r18_a_follower_that_pauses_at_the_limit_does_not_flap() -> None:
             load.until_more()
         changes = cluster.state(T0).partition_epoch - before
         assert changes <= 20, "at most one leave and one return per pause"
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
@@ -297,9 +286,7 @@ def test_r19_a_reassignment_survives_the_death_of(victim: str) -> None:
             lambda: cluster.state(T0).assignment == (5, 2, 3), "the reassignment is complete", within_ms=120_000
         )
         load.until_more()
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
         cluster.until(lambda: cluster.replica(1, T0) is None, "the replica that moved away is gone")
 
 
@@ -359,9 +346,7 @@ def test_r22_a_produce_that_waits_for_followers_hears_at_once_that_its_leader_fe
         assert load.acknowledged.count == 0, "what waited was told to look for another leader"
         cluster.world.fabric.faults.heal()
         load.until_more(within_ms=100_000)
-        load.stop()
-        heal(cluster)
-        check_promises(cluster, load)
+        end_well(cluster, load)
 
 
 @kills
