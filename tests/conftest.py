@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -30,6 +31,9 @@ def is_defended(test_id: str, allowed: dict[str, str]) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and then interrupts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("CI") == "true":
         config.pluginmanager.register(SkipsAreFailures(allowed_skips(ALLOWED_SKIPS.read_text())), "skips-are-failures")
 
