@@ -9,6 +9,16 @@ STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 ARGS   ?=
 
+# What `make test` runs is the same each time: order, examples, seeds, hashes. ORDER=random draws all of them anew and prints what it drew.
+ORDER  ?= fixed
+ifeq ($(ORDER),random)
+CHANCE := --hypothesis-profile=random
+else
+CHANCE := -p no:randomly --hypothesis-profile=fixed
+FIXED  := PYTHONHASHSEED=0
+endif
+PYTEST  = $(FIXED) $(BIN)/pytest $(CHANCE)
+
 .PHONY: help
 help: ## Show this list
 	@echo "Tidelog: a replicated log that speaks the Kafka wire protocol"
@@ -36,17 +46,21 @@ run: $(STAMP) ## Start one broker in the foreground (Ctrl-C stops it)
 	@exec $(BIN)/tidelog up $(ARGS)
 
 .PHONY: test
-test: $(STAMP) ## Run the tests that need nothing but the Python registry
-	@$(BIN)/pytest -m "not compat and not proof" -n $(WORKERS) $(ARGS)
+test: $(STAMP) ## Run the tests that need nothing but the Python registry and judge no clock
+	@$(PYTEST) -m "not compat and not proof and not timed" -n $(WORKERS) --dist loadfile $(ARGS)
+
+.PHONY: timed
+timed: $(STAMP) ## Run the tests that judge time, memory or a session of seconds, one after another
+	@$(PYTEST) -m "timed and not compat and not proof" $(ARGS)
 
 .PHONY: compat
 compat: $(STAMP) ## Run against other people's clients: Kafka's own (Maven), KafkaJS (npm), kcat (Debian)
 	@$(BIN)/python -m tests.compatibility.fetch
-	@$(BIN)/pytest -m compat $(ARGS)
+	@$(PYTEST) -m compat $(ARGS)
 
 .PHONY: proof
 proof: $(STAMP) ## Run the long ones: crash sweeps, kill -9 under load, fuzzing
-	@$(BIN)/pytest -m proof -n $(WORKERS) $(ARGS)
+	@$(PYTEST) -m proof -n $(WORKERS) $(ARGS)
 
 .PHONY: check
 check: $(STAMP) ## Format, lint, types, import contracts, tidiness (under 30 s)

@@ -1,13 +1,21 @@
-"""What holds for every test: with CI=true a skip nobody has defended is a failure."""
+"""What holds for every test: what Hypothesis tries is fixed unless asked otherwise, a leak is charged to the file that leaked, and with
+CI=true a skip nobody has defended is a failure.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None, print_blob=True)
+settings.register_profile("random", derandomize=False, deadline=None, print_blob=True)
+settings.load_profile("fixed")
 
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
 
@@ -36,6 +44,13 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("CI") == "true":
         config.pluginmanager.register(SkipsAreFailures(allowed_skips(ALLOWED_SKIPS.read_text())), "skips-are-failures")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _leaks_stay_at_home() -> Generator[None]:
+    """Whatever a file's tests left open is found before the next file begins: a warning of the collector is charged to its own file."""
+    yield
+    gc.collect()
 
 
 class SkipsAreFailures:

@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
-import itertools
+import fcntl
 import os
 import socket
-import time
+import tempfile
+from pathlib import Path
 from typing import Final
 
 PORTS: Final = range(10_011, 29_989)  # below those that the kernel gives to outgoing connections
 
-#: Where this process goes on looking; other processes began elsewhere.
-_candidates: Final = itertools.count(os.getpid() * 37 + time.monotonic_ns() // 1_000_000)
+#: Locks of the ports that this process was given: they are its own, among all tests on this machine, until it ends.
+_reserved: Final[dict[int, int]] = {}
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now, none given out before by this process.
+def free_ports(count: int, *, in_a_row: bool = False) -> list[int]:
+    """Ports of loopback that nobody listens on now, and that no other test process is given while this one lives.
 
     The kernel gives none of them to an outgoing connection, so that a process that is started again finds its port free.
     """
     found: list[int] = []
-    for number in itertools.islice(_candidates, len(PORTS)):
-        port = PORTS[number % len(PORTS)]
-        with socket.socket() as candidate:
-            try:
-                candidate.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
+    for port in PORTS:
+        if _is_free(port):
+            found.append(port)
+        elif in_a_row:
+            found.clear()  # they stay reserved: there are enough
         if len(found) == count:
             return found
     raise RuntimeError("no free ports")
+
+
+def _is_free(port: int) -> bool:
+    if port in _reserved or not _reserve(port):
+        return False
+    with socket.socket() as candidate:
+        try:
+            candidate.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _reserve(port: int) -> bool:
+    """Lock the port's file; the lock ends with this process, however it ends (children do not inherit it)."""
+    directory = Path(tempfile.gettempdir()) / f"tidelog-test-ports-{os.getuid()}"
+    directory.mkdir(exist_ok=True)
+    descriptor = os.open(directory / str(port), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return False
+    _reserved[port] = descriptor
+    return True

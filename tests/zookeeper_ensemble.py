@@ -28,7 +28,7 @@ from kazoo.client import KazooClient
 
 from tests.ports import free_ports
 
-START_TIMEOUT_S: Final = 45
+START_TIMEOUT_S: Final = 90
 TICK_MS: Final = 100
 
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

@@ -11,7 +11,7 @@ from tidelog.wire.frame import encode_request_frame
 from tidelog.wire.header import RequestHeader, decode_response_header
 
 R = TypeVar("R", bound=Response)
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class Conversation:

@@ -61,7 +61,7 @@ def test_everybody_who_asks_while_a_writing_is_under_way_shares_the_next() -> No
         log.truncate_fully_and_start_at(10)
         checkpointer = DirectoryCheckpointer(directory, disk, lambda _: {})
         first = asyncio.ensure_future(checkpointer.write())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await disk.later.is_busy.wait()
         log.truncate_fully_and_start_at(50)
         assert await asyncio.gather(*(checkpointer.write() for _ in range(10))) == [True] * 10

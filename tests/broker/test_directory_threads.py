@@ -72,7 +72,7 @@ def test_d14_flush_wanted_of_a_directory_that_has_failed_meanwhile_is_reported_a
         health = DirectoryHealth()
         replica = partition(new_disk(), "t", health)
         flusher = DirectoryFlusher(HeldThreads(), on_flushed=lambda _, __: None, on_failed=failures.put_nowait)
-        async with asyncio.timeout(5), flusher.running():
+        async with asyncio.timeout(60), flusher.running():
             health.fail(StorageFailure("write", "/data", "Input/output error"))
             flusher.want(replica)
             await failures.get()
@@ -158,7 +158,7 @@ def test_thousands_of_flushes_are_begun_some_at_a_time_and_those_of_logs_deleted
         flusher = DirectoryFlusher(
             threads, on_flushed=lambda one, _: flushed.append(one.topic_partition.topic), on_failed=lambda _: None
         )
-        async with asyncio.timeout(5), flusher.running():
+        async with asyncio.timeout(60), flusher.running():
             for replica in replicas:
                 flusher.want(replica)
             await threads.asked.wait()

@@ -44,7 +44,7 @@ def test_a_broker_serves_ipv6_and_says_so(tmp_path: Path) -> None:
     with TidelogProcess(tmp_path / "data", "--host", "::1") as process:
         assert process.bootstrap == f"[::1]:{process.port}"
         assert told(process.bootstrap) == ("::1", process.port)
-        listed = AdminClient({"bootstrap.servers": process.bootstrap}).list_topics(timeout=10)
+        listed = AdminClient({"bootstrap.servers": process.bootstrap}).list_topics(timeout=60)
         assert [broker.id for broker in listed.brokers.values()] == [1]
 
 

@@ -32,7 +32,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_no_callback_over_100_ms_under_load(loop: object, tmp_path: Path) -> None:
     with asyncio.Runner(loop_factory=loop) as runner:  # type: ignore[arg-type]  # uvloop's loop is asyncio's in all but name

@@ -53,6 +53,6 @@ def on_terminal(command: Sequence[str], *, until: str = "Ctrl-C stops") -> str:
         while until.encode() not in said:
             said += os.read(ours, 4096)
         process.send_signal(signal.SIGINT)
-        process.wait(5)
+        process.wait(60)
     os.close(ours)
     return said.decode()

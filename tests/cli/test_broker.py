@@ -24,7 +24,7 @@ def config(tmp_path: Path) -> Path:
 
 def refused(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=30, check=False, env=environment
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False, env=environment
     )
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
@@ -37,7 +37,7 @@ def test_it_serves_logs_to_stderr_and_stops_with_0(config: Path, tmp_path: Path)
     command = [*COMMAND, "--config", str(config), "-X", "node.id=5"]
     with RunningProcess(command, environment=environment) as broker:
         host, _, port = broker.wait_for(r"^ready bootstrap=(\S+)$")[1].rpartition(":")
-        socket.create_connection((host, int(port)), timeout=5).close()
+        socket.create_connection((host, int(port)), timeout=60).close()
         assert broker.stop() == 0
     assert "broker ready broker_id=5" in broker.output
     assert "setting has no effect name=num.io.threads" in broker.output

@@ -17,8 +17,9 @@ import pytest
 
 from tests.cli.shell import Shell, on_terminal
 from tests.compatibility.processes import RunningProcess, TidelogProcess, TidelogUp, wait_until_gone
+from tests.ports import free_ports
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.timed
 
 UP = [sys.executable, "-m", "tidelog", "up", "--brokers", "3"]
 
@@ -44,7 +45,7 @@ def replicas(shell: Shell, topic: str) -> list[dict[str, object]]:
 
 def refused(*words: str) -> subprocess.CompletedProcess[str]:
     """What becomes of a cluster that cannot start."""
-    done = subprocess.run([*UP, *words], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([*UP, *words], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     return done
@@ -148,9 +149,9 @@ def test_a_second_cluster_on_the_same_data_is_told_who_has_it(cluster: TidelogUp
 
 
 def test_a_taken_port_ends_the_start_of_all(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = refused("--port", str(port - 1), "--data", str(tmp_path))
+    first, port = free_ports(2, in_a_row=True)
+    with socket.create_server(("127.0.0.1", port)):
+        done = refused("--port", str(first), "--data", str(tmp_path))
     assert done.returncode == 1
     assert f"broker 2: cannot listen on 127.0.0.1:{port}" in done.stderr
     assert "before all brokers were ready" in done.stderr

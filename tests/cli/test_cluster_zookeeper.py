@@ -12,7 +12,7 @@ from tests.cli.shell import Shell
 from tests.compatibility.processes import TidelogUp
 from tests.zookeeper_ensemble import ZooKeeperEnsemble
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.timed
 
 
 def test_brokers_meet_in_zookeeper_and_one_that_is_killed_is_back(

@@ -26,7 +26,7 @@ def command(directory: Path, *settings: str, registry: Path) -> list[str]:
 
 def refused(line: list[str]) -> str:
     """The last words of a broker that could not serve."""
-    done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
@@ -66,7 +66,7 @@ def test_a_registry_that_is_down(tmp_path: Path) -> None:
 def test_the_switch_of_the_laboratory_is_refused_alone_and_loud_together(tmp_path: Path) -> None:
     truncation = "replication.truncation=high-watermark"
     alone = command(tmp_path / "a", truncation, registry=tmp_path / "r")
-    done = subprocess.run(alone, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(alone, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert "tidelog.lab.enable" in done.stderr
     both = command(tmp_path / "a", truncation, "tidelog.lab.enable=true", registry=tmp_path / "r")

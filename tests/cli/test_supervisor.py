@@ -12,7 +12,7 @@ import pytest
 from tests.compatibility.processes import RunningProcess, wait_until_gone
 from tidelog.cli.supervisor import described
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.timed
 
 
 def supervised(*words: str) -> RunningProcess:

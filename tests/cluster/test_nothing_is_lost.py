@@ -61,7 +61,7 @@ def check_verdict(place: Ground, load: Load) -> None:
     check_one_leader_per_epoch(leaders, [f"{TOPIC}-{partition}" for partition in range(PARTITION_COUNT)])
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.timeout(180)
 def test_nothing_is_lost_while_brokers_die_and_pause_and_lose_their_links(tmp_path: Path) -> None:
     def drive(faults: Faults) -> None:
@@ -72,7 +72,7 @@ def test_nothing_is_lost_while_brokers_die_and_pause_and_lose_their_links(tmp_pa
         check_faults(place, "short", drive, client=OwnLoad)
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.timeout(180)
 def test_nothing_is_lost_while_zookeeper_and_the_brokers_die(tmp_path: Path) -> None:
     def drive(faults: Faults) -> None:

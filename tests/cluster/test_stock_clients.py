@@ -12,7 +12,7 @@ from tests.cluster.witness import Witness
 from tests.compatibility.processes import TidelogCluster
 from tidelog.model import TopicPartition
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.timed, pytest.mark.timeout(180)]
 RECORDS_AT_A_TIME = 200
 
 

@@ -18,7 +18,7 @@ from tests.cluster.witness import Witness
 from tests.compatibility.processes import RunningProcess, TidelogCluster
 from tests.zookeeper_ensemble import ZooKeeperEnsemble
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.timed, pytest.mark.timeout(180)]
 TOPIC: Final = "kept"
 PARTITION_COUNT: Final = 3
 GOES_ON: Final = 20  # acknowledgements of a partition that say it goes on

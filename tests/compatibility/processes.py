@@ -22,7 +22,7 @@ from typing import IO, Final, Self
 from tests.ports import free_ports
 
 START_TIMEOUT_S: Final = 60
-STOP_TIMEOUT_S: Final = 10
+STOP_TIMEOUT_S: Final = 60
 _REMEMBERED_LINES: Final = 200
 
 

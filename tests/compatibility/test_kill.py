@@ -84,7 +84,7 @@ def check_kills(data: Path, topic: str, *, kills: int, acknowledged_between: int
     assert len(set(stored.values())) == len(stored), "idempotence: no value twice"
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 def test_nothing_acknowledged_is_missing_after_kill_9_under_load(tmp_path: Path, topic: str) -> None:
     check_kills(tmp_path / "data", topic, kills=2, acknowledged_between=500)
 

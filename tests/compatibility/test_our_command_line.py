@@ -28,7 +28,7 @@ class CommandLine:
     def run(self, *words: str, stdin: str = "", exit_code: int = 0) -> str:
         """What it printed; on stderr when it should fail."""
         command = [sys.executable, "-m", "tidelog", *words, "-b", self.bootstrap]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == exit_code, done.stdout + done.stderr
         return done.stderr if exit_code else done.stdout
 
@@ -169,6 +169,6 @@ def _twice(ours: CommandLine, topic: str) -> str:
 
 def kcat(path: str, broker: KafkaProcess, *arguments: str) -> str:
     command = [path, "-b", broker.bootstrap, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

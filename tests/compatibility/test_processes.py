@@ -21,7 +21,7 @@ def send(bootstrap: str, value: bytes) -> None:
 
 
 def broker_count(bootstrap: str) -> int:
-    return len(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).brokers)
+    return len(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).brokers)
 
 
 def test_brokers_are_killed_stopped_continued_and_started_again_one_by_one(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.compatibility.processes import TidelogProcess
 pytestmark = pytest.mark.slow
 K = TypeVar("K")
 T = TypeVar("T")
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 def only(futures: Mapping[K, Future[T]]) -> T:

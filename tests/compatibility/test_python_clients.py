@@ -55,8 +55,8 @@ def test_offsets_by_timestamp_and_watermarks_as_librdkafka_asks_for_them(tidelog
     confluent_produce(tidelog.bootstrap, topic, "none", messages())
     consumer = confluent_consumer(tidelog.bootstrap)
     try:
-        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 54)
-        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, BASE_TIMESTAMP_MS + 20)], timeout=10)
+        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60) == (0, 54)
+        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, BASE_TIMESTAMP_MS + 20)], timeout=60)
         assert found.offset == 20
     finally:
         consumer.close()
@@ -67,10 +67,10 @@ def test_admin_clients_create_describe_and_delete_topics(tidelog: TidelogProcess
     admin = AdminClient({"bootstrap.servers": tidelog.bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=3, replication_factor=1, config={"retention.ms": "1000000"})])[
         topic
-    ].result(timeout=10)
-    assert sorted(admin.list_topics(topic, timeout=10).topics[topic].partitions) == [0, 1, 2]
-    admin.delete_topics([topic], operation_timeout=10)[topic].result(timeout=10)
-    assert topic not in admin.list_topics(timeout=10).topics
+    ].result(timeout=60)
+    assert sorted(admin.list_topics(topic, timeout=60).topics[topic].partitions) == [0, 1, 2]
+    admin.delete_topics([topic], operation_timeout=60)[topic].result(timeout=10)
+    assert topic not in admin.list_topics(timeout=60).topics
 
 
 def stored_codecs(bootstrap: str, topic: str) -> set[str]:
@@ -108,7 +108,7 @@ def confluent_consume(bootstrap: str, topic: str, count: int) -> list[Message]:
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     received: list[Message] = []
     while len(received) < count:
-        polled = consumer.consume(count - len(received), timeout=10)
+        polled = consumer.consume(count - len(received), timeout=60)
         assert polled, f"{len(received)} of {count} records came"
         for message in polled:
             assert message.error() is None
@@ -137,7 +137,7 @@ def kafka_python_produce(bootstrap: str, topic: str, codec: str, sent: list[Mess
         for message in sent
     ]
     producer.flush(20)
-    assert [future.get(timeout=10).offset for future in futures] == list(range(len(sent)))
+    assert [future.get(timeout=60).offset for future in futures] == list(range(len(sent)))
     producer.close()
 
 

@@ -103,7 +103,7 @@ def zookeeper_world(_: Path) -> Iterator[RegistryWorld]:
     with TcpLink(int(server.rpartition(":")[2])) as link:
 
         def make() -> Registry:
-            handles.append(ZooKeeperRegistry(connect, session_timeout_ms=4_000))
+            handles.append(ZooKeeperRegistry(connect, session_timeout_ms=30_000))
             return handles[-1]
 
         def expire(session_id: SessionId) -> None:

@@ -27,7 +27,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_example_runs(example: str, bootstrap: str) -> None:
     environment = {**os.environ, "TIDELOG_BOOTSTRAP": bootstrap}
     command = [sys.executable, str(EXAMPLES / example)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -22,7 +22,7 @@ from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.timed
 TOPICS: dict[str, dict[str, str]] = {
     "opaque": {},
     "compacted": {"cleanup_policy": "compact"},

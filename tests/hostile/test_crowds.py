@@ -21,7 +21,7 @@ from tidelog.wire.messages.fetch import FetchRequest
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
 from tidelog.wire.messages.metadata import MetadataRequest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.timed
 PRODUCE_START = struct.pack(">ih", 100 * MEBIBYTE, ApiKey.PRODUCE)
 
 

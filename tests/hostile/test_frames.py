@@ -16,7 +16,7 @@ from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.metadata import MetadataRequest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.timed
 PIPELINED = 8
 PARTITION_BYTES = 64 << 10
 GROWTH_MAX = 48 * MEBIBYTE

@@ -42,7 +42,7 @@ def test_a_callback_that_blocks_is_found_with_its_stack(new_loop: NewLoop) -> No
         runner.run(run())
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS.keys())
 def test_a_loop_that_waits_is_not_slow(new_loop: NewLoop) -> None:
     async def run() -> None:

@@ -23,7 +23,7 @@ def test_child_process_writes_the_same_bytes(tmp_path: Path) -> None:
     here = clean(bench.disk, plan)
     disk = RealDisk()
     try:
-        there = disk.child().submit(clean, disk, replace(plan, directory=str(tmp_path))).result(timeout=50)
+        there = disk.child().submit(clean, disk, replace(plan, directory=str(tmp_path))).result(timeout=240)
     finally:
         disk.close()
     assert there == here

@@ -14,8 +14,8 @@ from tidelog.registry.zookeeper_options import ZooKeeperOptions
 
 T = TypeVar("T")
 
-DEADLINE_S: Final = 40
-SESSION_TIMEOUT_MS: Final = 3_000
+DEADLINE_S: Final = 120
+SESSION_TIMEOUT_MS: Final = 30_000
 _numbers: Final = itertools.count(1)
 
 

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Final
 
 import pytest
 
 from tests.compatibility.processes import RunningProcess
-from tests.registry.zookeeper.opened import SESSION_TIMEOUT_MS, Bell, insist, new_chroot, opened, run, until_unavailable
+from tests.registry.zookeeper.opened import Bell, insist, new_chroot, run, until_unavailable
+from tests.registry.zookeeper.opened import opened as opened_for
 from tests.tcp_link import TcpLink
 from tests.zookeeper_ensemble import ZooKeeperEnsemble, end_session_as_another, wait_until
 from tidelog.registry import Create, RegistryUnavailable, SessionExpired, Set
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.timed
+SESSION_TIMEOUT_MS: Final = 3_000
+opened = functools.partial(opened_for, session_timeout_ms=SESSION_TIMEOUT_MS)
 
 
 @pytest.fixture
@@ -156,7 +162,9 @@ def test_watch_goes_with_its_session_to_another_member_and_misses_nothing(links:
 
     async def bell_after_settling(bell: Bell) -> None:
         """Nothing but what comes later will ring it."""
-        await asyncio.wait([asyncio.ensure_future(bell.wait())], timeout=0.2)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await bell.wait()
 
     run(story())
 

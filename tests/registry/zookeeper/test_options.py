@@ -75,7 +75,7 @@ def test_two_handles_may_create_one_chroot() -> None:
     run(story())
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no-such-host.invalid:2181"])
 def test_registry_that_is_not_there_is_told_within_the_connection_timeout(address: str) -> None:
     async def story() -> None:
@@ -113,7 +113,7 @@ def test_name_that_only_zookeeper_refuses_is_refused_as_a_bad_request() -> None:
     run(story())
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 def test_reason_of_a_failed_start_names_the_member() -> None:
     async def story() -> None:
         registry = ZooKeeperRegistry("127.0.0.1:1", connection_timeout_ms=500)
