@@ -6,7 +6,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-WORKERS ?= 2
+WORKERS ?= 3
+PARALLEL = -n $(WORKERS) --no-loadscope-reorder
 ARGS   ?=
 
 # What `make test` runs is the same each time: order, examples, seeds, hashes. ORDER=random draws all of them anew and prints what it drew.
@@ -34,7 +35,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "installing pinned dependencies into $(VENV)"
 	@# What is built here, or builds itself (pyspark): the next line builds in this environment only.
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling editables pyspark
-	@$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt --editable '.[dev,clients]'
+	@$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt --editable '.[dev,clients,spark,tables]'
 	@touch $@
 
 .PHONY: setup
@@ -42,12 +43,12 @@ setup: $(STAMP) ## Create .venv with the command `tidelog` and all tools
 	@echo "ready: $(BIN)/tidelog"
 
 .PHONY: run
-run: $(STAMP) ## Start one broker in the foreground (Ctrl-C stops it)
-	@exec $(BIN)/tidelog up $(ARGS)
+run: $(STAMP) ## Run a pipeline on Spark: three brokers, orders, and a page to watch them (Ctrl-C stops all of it)
+	@exec $(BIN)/tidelog demo shop $(ARGS)
 
 .PHONY: test
 test: $(STAMP) ## Run the tests that need nothing but the Python registry and judge no clock
-	@$(PYTEST) -m "not compat and not proof and not timed" -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(PYTEST) -m "not compat and not proof and not timed" $(PARALLEL) --dist loadfile $(ARGS)
 
 .PHONY: timed
 timed: $(STAMP) ## Run the tests that judge time, memory or a session of seconds, one after another
@@ -56,11 +57,21 @@ timed: $(STAMP) ## Run the tests that judge time, memory or a session of seconds
 .PHONY: compat
 compat: $(STAMP) ## Run against other people's clients: Kafka's own (Maven), KafkaJS (npm), kcat (Debian)
 	@$(BIN)/python -m tests.compatibility.fetch
-	@$(PYTEST) -m compat $(ARGS)
+	@$(PYTEST) -m "compat and not proof" $(PARALLEL) --dist loadfile $(ARGS)
 
 .PHONY: proof
 proof: $(STAMP) ## Run the long ones: crash sweeps, kill -9 under load, fuzzing
-	@$(PYTEST) -m proof -n $(WORKERS) $(ARGS)
+	@$(BIN)/python -m tests.compatibility.fetch
+	@$(PYTEST) -m proof $(PARALLEL) --dist loadgroup --timeout 1200 $(ARGS)
+
+.PHONY: mutants
+mutants: $(STAMP) ## Put known bugs into the brokers, one by one, and see the simulator find each (10 min)
+	@$(BIN)/python -m tests.mutants --jobs 2 $(ARGS)
+
+.PHONY: scenarios
+scenarios: $(STAMP) ## Play tests/scenarios; REWRITE=1 writes their events anew (never a table)
+	@if [ -n "$(REWRITE)" ]; then $(BIN)/python -m tests.scenarios_rewrite; fi
+	@$(PYTEST) -q tests/simulation/test_scenarios.py $(ARGS)
 
 .PHONY: check
 check: $(STAMP) ## Format, lint, types, import contracts, tidiness (under 30 s)
@@ -69,6 +80,11 @@ check: $(STAMP) ## Format, lint, types, import contracts, tidiness (under 30 s)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pytest -q -p no:randomly -p no:cacheprovider tests/tidy
+
+.PHONY: report
+report: $(STAMP) ## Show what is larger or more involved than most: places to look, not verdicts
+	@$(BIN)/python -m tests.tidy.measure
+	@$(BIN)/ruff check --exit-zero --quiet --output-format concise --select C90,PLR0913,PLR0915 src
 
 .PHONY: bench
 bench: $(STAMP) ## Measure throughput and latency of a broker on this machine
@@ -81,7 +97,7 @@ docs: $(STAMP) ## Rewrite the generated pages (docs/configuration.md, docs/proto
 .PHONY: lock
 lock: ## Resolve the newest allowed dependencies and pin them in constraints.txt
 	@rm -rf .cache/lock && mkdir -p .cache && $(PYTHON) -m venv .cache/lock
-	@.cache/lock/bin/python -m pip install --quiet '.[dev,clients]'
+	@.cache/lock/bin/python -m pip install --quiet '.[dev,clients,spark,tables]'
 	@{ echo "# Every package the tests ran with, pinned; rewritten by \`make lock\`."; \
 	   .cache/lock/bin/python -m pip freeze --exclude tidelog; } > constraints.txt.new
 	@mv constraints.txt.new constraints.txt && rm -rf .cache/lock build

@@ -12,11 +12,17 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+
+from tests.workers import TogetherScheduling, long_ones_first
 
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None, print_blob=True)
 settings.register_profile("random", derandomize=False, deadline=None, print_blob=True)
 settings.load_profile("fixed")
 
+FRESH_SEED_VARIABLE = (
+    "TIDELOG_FRESH_SEED"  # the first seed of what is drawn, another one each time if ORDER=random; inherited by workers
+)
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
 
 
@@ -35,15 +41,33 @@ def allowed_skips(text: str) -> dict[str, str]:
 
 def is_defended(test_id: str, allowed: dict[str, str]) -> bool:
     """Whether the list names this test, one of its parents, or the test without its parameters."""
-    return any(test_id == name or test_id.startswith((f"{name}::", f"{name}[", f"{name}/")) for name in allowed)
+    return any(test_id == name or test_id.startswith(tuple(name + mark for mark in "[/:")) for name in allowed)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and then interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    is_random = config.getoption("--hypothesis-profile") == "random"
+    os.environ.setdefault(FRESH_SEED_VARIABLE, str(int.from_bytes(os.urandom(4), "big") if is_random else 1))
     if os.environ.get("CI") == "true":
         config.pluginmanager.register(SkipsAreFailures(allowed_skips(ALLOWED_SKIPS.read_text())), "skips-are-failures")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # that is, when others have shuffled them
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    yield
+    if "--dist" in getattr(config, "workerinput", {}).get("mainargv", ()):
+        long_ones_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> TogetherScheduling | None:
+    return TogetherScheduling(config, log) if config.getvalue("dist") in {"loadfile", "loadgroup"} else None
+
+
+def pytest_report_header() -> str:
+    return f"fresh seeds: from {os.environ[FRESH_SEED_VARIABLE]} on"
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,37 +1,22 @@
-"""Modules, functions and classes stay small enough to read in one sitting."""
+"""Modules, functions and classes stay smaller than what is never right."""
 
 from __future__ import annotations
 
-from tests.tidy.measure import RATCHET, Measured, judge, measure, measure_all, read_ratchet, render_ratchet
+from tests.tidy.measure import Measured, measure, measure_all, too_large
 
 
-def test_nothing_outgrows_its_limit() -> None:
-    ratchet = read_ratchet(RATCHET.read_text())
-    verdicts = [verdict for one in measure_all() if (verdict := judge(one, ratchet))]
-    assert not verdicts, "\n" + "\n".join(verdicts)
+def sizes(**modules: str) -> dict[str, int]:
+    return {one.name: one.size for one in measure({f"m.{name}": text for name, text in modules.items()})}
 
 
-def test_the_ratchet_lists_only_things_that_exist() -> None:
-    existing = {(one.kind, one.name) for one in measure_all()}
-    gone = [f"{kind} {name}" for kind, name in read_ratchet(RATCHET.read_text()) if (kind, name) not in existing]
-    assert not gone, f"strike them off ratchet.toml (python -m tests.tidy.measure --shrink): {gone}"
+def test_nothing_is_larger_than_is_ever_right() -> None:
+    found = too_large(measure_all())
+    assert not found, "\n" + "\n".join(found)
 
 
-def test_the_ratchet_file_is_as_the_tool_writes_it() -> None:
-    text = RATCHET.read_text()
-    assert render_ratchet(read_ratchet(text)) == text
-
-
-def test_a_listed_offender_may_shrink_but_not_grow() -> None:
-    ratchet = {("function", "m.f"): 50}
-    assert judge(Measured("function", "m.f", 50), ratchet) is None
-    assert "may only shrink" in str(judge(Measured("function", "m.f", 51), ratchet))
-    assert "smaller size" in str(judge(Measured("function", "m.f", 49), ratchet))
-    assert "strike it off" in str(judge(Measured("function", "m.f", 40), ratchet))
-
-
-def test_no_listing_helps_above_the_hard_limit() -> None:
-    assert "never allowed" in str(judge(Measured("function", "m.f", 71), {("function", "m.f"): 71}))
+def test_what_is_never_right_is_told_with_its_size() -> None:
+    assert too_large([Measured("function", "m.f", 70)]) == []
+    assert too_large([Measured("function", "m.f", 71)]) == ["function m.f has 71 lines; more than 70 is never right"]
 
 
 def test_docstrings_and_decorators_do_not_count_as_function_lines() -> None:
@@ -40,5 +25,18 @@ def test_docstrings_and_decorators_do_not_count_as_function_lines() -> None:
         '        """One.\n\n        Two.\n        """\n        return 1\n\n'
         "    def g(self):\n        pass\n"
     )
-    sizes = {one.name: one.size for one in measure(text, "m")}
-    assert sizes == {"m": 11, "m.A": 1, "m.A.f": 2, "m.A.g": 2}
+    assert sizes(n=text) == {"m.n": 11, "m.n.A": 1, "m.n.A.f": 2, "m.n.A.g": 2}
+
+
+def test_methods_that_are_inherited_count_wherever_the_base_is_written() -> None:
+    base = "class Base:\n    def a(self): ...\n    def b(self): ...\n"
+    heir = "from m.base import Base as Ours\nclass Heir(Ours, dict):\n    def b(self): ...\n    def c(self): ...\n"
+    found = sizes(base=base, heir=heir, other="from m import Heir\nclass Other(Heir):\n    def d(self): ...\n")
+    assert (found["m.base.Base"], found["m.heir.Heir"], found["m.other.Other"]) == (2, 3, 4)
+
+
+def test_a_protocol_is_what_others_promise_and_has_no_size_of_its_own() -> None:
+    text = "class P(Protocol):\n    def a(self): ...\nclass C(P):\n    def a(self): ...\n"
+    found = sizes(n=text)
+    assert "m.n.P" not in found
+    assert found["m.n.C"] == 1

@@ -32,7 +32,7 @@ def run_pytest(directory: Path, allowed: str) -> str:
         ".",
     ]
     return subprocess.run(
-        command, cwd=directory, env={"CI": "true"}, capture_output=True, text=True, check=False
+        command, cwd=directory, env={"CI": "true", "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     ).stdout
 
 
