@@ -38,6 +38,7 @@ OTHER_DEFAULTS = {
     "listener.security.protocol.map": "the same pairs in another order",
     "queued.max.request.bytes": "unbounded there; here a flood of half-sent requests meets a bound by default",
     "node.id": "required there; here one is generated",
+    "group.consumer.assignors": "the same list without blanks",
 }
 # Kafka has these only as dynamic settings, which are not in its table.
 DYNAMIC_ONLY = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
@@ -111,8 +112,8 @@ def test_no_name_is_in_two_lists() -> None:
 def test_a_setting_that_is_not_acted_on_is_said_to_have_no_effect() -> None:
     unheeded = {row.name: row.unheeded for row in BROKER_SETTINGS.values() if row.unheeded is not None}
     assert without_effect(dict.fromkeys(unheeded, "1")) == unheeded
-    assert without_effect({"offsets.topic.replication.factor": "1", "num.partitions": "3"}) == {
-        "offsets.topic.replication.factor": "there are no consumer groups yet"
+    assert without_effect({"group.share.max.groups": "1", "num.partitions": "3"}) == {
+        "group.share.max.groups": "there are no share groups"
     }
 
 

@@ -30,7 +30,7 @@ def test_every_change_belongs_to_a_served_version_and_no_later_version_is_undesc
 def test_keys_that_kio_knows_have_the_names_that_kio_gives_them() -> None:
     directories = {path.name for path in Path(next(iter(kio.schema.__path__))).iterdir()}
     removed = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}
-    ours = {ApiKey.DESCRIBE_REPLICAS}
+    ours = {ApiKey.DESCRIBE_REPLICAS, ApiKey.COUNT_VISIBLE_RECORDS}
     assert {key.name.lower() for key in ApiKey if key not in removed | ours} <= directories
 
 
@@ -42,7 +42,7 @@ def test_what_kio_lacks_declares_itself_and_nothing_else_does() -> None:
 
 def test_brokers_alone_speak_the_requests_of_the_controller_and_of_leaders_to_it() -> None:
     assert {key for key, api in API_TABLE.items() if api.is_broker_only} == {4, 5, 6, 7, 56}
-    assert {key for key, api in API_TABLE.items() if api.is_private} == {30_000}
+    assert {key for key, api in API_TABLE.items() if api.is_private} == {30_000, 30_001}
 
 
 def test_produce_is_advertised_from_zero_so_that_librdkafka_believes_in_compression() -> None:
@@ -60,23 +60,42 @@ def test_advertised_versions_are_those_of_the_table() -> None:
         1: (4, 18),
         2: (1, 11),
         3: (0, 13),
+        8: (2, 10),
+        9: (1, 10),
         10: (0, 6),
+        11: (0, 9),
+        12: (0, 4),
+        13: (0, 5),
+        14: (0, 5),
+        15: (0, 6),
+        16: (0, 5),
         18: (0, 4),
         19: (2, 7),
         20: (1, 6),
         21: (0, 2),
-        22: (0, 5),
+        22: (0, 6),
         23: (2, 4),
+        24: (0, 5),
+        25: (0, 4),
+        26: (0, 5),
+        27: (1, 2),
+        28: (0, 5),
         32: (1, 4),
         33: (0, 2),
         35: (1, 5),
         37: (0, 3),
+        42: (0, 2),
         43: (0, 2),
         44: (0, 1),
         45: (0, 1),
         46: (0, 0),
+        47: (0, 0),
         60: (0, 2),
         61: (0, 0),
+        65: (0, 0),
+        66: (0, 2),
+        68: (0, 1),
+        69: (0, 1),
         74: (0, 1),
         75: (0, 0),
     }

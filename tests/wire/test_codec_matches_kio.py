@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 from tests.wire.oracle import Case, converted, innermost, is_nullable, kio_bytes, kio_cases, messages, our_name
 
 EVERY_VERSION = pytest.mark.parametrize("case", list(kio_cases()), ids=str)
-# kio has one module per direction; we have one for both, which needs two names.
-RENAMED = {("response", "TopicData"): "AlteredTopic", ("response", "PartitionData"): "AlteredPartition"}
+# kio has one module per direction; we have one for both, which needs two names. And it has one type per shape that a version gives
+# to the same thing; we have one per thing.
+RENAMED = {
+    ("response", "TopicData"): "AlteredTopic",
+    ("response", "PartitionData"): "AlteredPartition",
+    ("request", "OffsetFetchRequestTopic"): "OffsetFetchRequestTopics",
+    ("response", "OffsetFetchResponseTopic"): "OffsetFetchResponseTopics",
+    ("response", "OffsetFetchResponsePartition"): "OffsetFetchResponsePartitions",
+}
 FEW = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
 

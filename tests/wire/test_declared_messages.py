@@ -21,6 +21,14 @@ from tidelog.wire.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
+from tidelog.wire.messages.count_visible_records import (
+    CountFrom,
+    CountInTopic,
+    CountVisibleRecordsRequest,
+    CountVisibleRecordsResponse,
+    VisibleRecordsOfPartition,
+    VisibleRecordsOfTopic,
+)
 from tidelog.wire.messages.describe_replicas import (
     DescribeReplicasRequest,
     DescribeReplicasResponse,
@@ -228,6 +236,26 @@ def test_description_of_replicas_comes_back_as_it_was_sent() -> None:
     )
     wanted = DescribeReplicasRequest(topics=(ReplicasWanted(topic="t", partitions=(3, 4)),))
     for sent in (response, wanted, DescribeReplicasRequest(topics=None)):
+        case = case_of(sent)
+        assert case.decode(b"".join(case.encode(sent))) == sent
+
+
+def test_count_visible_records_says_everything_it_was_told() -> None:
+    counted = VisibleRecordsOfPartition(
+        partition_index=3,
+        error_code=ErrorCode.NONE,
+        visible_count=1 << 40,
+        is_exact=True,
+        counted_to=1 << 41,
+        last_stable_offset=1 << 42,
+        high_watermark=1 << 43,
+        log_start_offset=7,
+    )
+    refused = VisibleRecordsOfPartition(partition_index=4, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    response = CountVisibleRecordsResponse(topics=(VisibleRecordsOfTopic(topic="t", partitions=(counted, refused)),))
+    wanted = CountFrom(partition_index=3, offset=1 << 40, current_leader_epoch=5)
+    request = CountVisibleRecordsRequest(topics=(CountInTopic(topic="t", partitions=(wanted,)),))
+    for sent in (response, request):
         case = case_of(sent)
         assert case.decode(b"".join(case.encode(sent))) == sent
 

@@ -101,7 +101,7 @@ def test_what_the_table_does_not_serve_is_unsupported(key: ApiKey, version: int)
 
 @pytest.mark.parametrize("case", list(all_cases()), ids=str)
 def test_an_empty_body_is_malformed_unless_the_message_has_no_fields(case: Case) -> None:
-    if case.key == ApiKey.API_VERSIONS and case.is_request and case.version < 3:
+    if case.is_request and case.version < 3 and case.key in (ApiKey.API_VERSIONS, ApiKey.LIST_GROUPS):
         assert case.decode(b"") == case.our_type()
     else:
         with pytest.raises(MalformedMessage):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.config.errors import ConfigError
+from tidelog.config.groups import check_groups
 from tidelog.config.kinds import (
     BOOLEAN,
     DOUBLE_MAX,
@@ -28,8 +29,9 @@ from tidelog.config.kinds import (
     ratio,
 )
 from tidelog.config.listeners import LISTENERS, PLAINTEXT, PROTOCOL_MAP, Listener, without_controller_listeners
-from tidelog.config.replication import HIGH_WATERMARK, LEADER_EPOCH, ReplicationConfig
+from tidelog.config.replication import HIGH_WATERMARK, LEADER_EPOCH
 from tidelog.config.settings import Alias, Setting, check_names, setting, settings_of
+from tidelog.config.transactions import TransactionConfig
 from tidelog.config.unheeded import NO_SECURITY, REFUSED, WITHOUT_EFFECT, check_protection
 from tidelog.model import TimestampType
 
@@ -43,7 +45,7 @@ COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "pr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(ReplicationConfig):
+class BrokerConfig(TransactionConfig):
     """All settings of one broker. `BrokerConfig()` holds Kafka's defaults."""
 
     # fmt: off
@@ -55,11 +57,11 @@ class BrokerConfig(ReplicationConfig):
     )
     reserved_broker_id_max: int = setting(
         "reserved.broker.max.id", integer(0), "1000",
-        "The largest number an operator may choose; generated ones lie above.", read_by="controller.membership.service"
+        "The largest number an operator may choose; generated ones lie above.", read_by="controller.membership"
     )
     broker_rack: str | None = setting(
         "broker.rack", optional_text("a name"), "",
-        "The failure domain of this broker; replicas are spread over racks.", read_by="controller.membership.service"
+        "The failure domain of this broker; replicas are spread over racks.", read_by="controller.membership"
     )
     log_dirs: tuple[str, ...] = setting(
         "log.dirs", PATHS, "/tmp/kafka-logs", "The directories that hold partitions.", read_by="broker.log_directories",
@@ -80,7 +82,7 @@ class BrokerConfig(ReplicationConfig):
     listener_security_protocol_map: tuple[tuple[str, str], ...] = setting(
         "listener.security.protocol.map", PROTOCOL_MAP,
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "Which security protocol each listener name speaks.", read_by="controller.membership.service"
+        "Which security protocol each listener name speaks.", read_by="controller.membership"
     )
     inter_broker_listener_name: str | None = setting(
         "inter.broker.listener.name", optional_text("the name of a listener"), "",
@@ -321,6 +323,7 @@ class BrokerConfig(ReplicationConfig):
         values = {field: row.read(given) for field, row in BROKER_SETTINGS.items()}
         config = cls(**values)  # type: ignore[arg-type]  # `setting` ties each row's kind to its field's type
         _check_listeners(config)
+        check_groups(config)
         if config.truncation == HIGH_WATERMARK and not config.lab_enable:
             raise ConfigError(
                 "replication.truncation",

@@ -10,13 +10,14 @@ import enum
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from tidelog.model import TimestampType
 
 T = TypeVar("T")
 
+SHORT_MAX: Final = 2**15 - 1
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 DOUBLE_MAX: Final = sys.float_info.max
@@ -58,6 +59,11 @@ def integer(low: int, high: int = INT_MAX) -> Kind[int]:
         parse=lambda text: _integer_within(text, low, high),
         render=str,
     )
+
+
+def short(low: int) -> Kind[int]:
+    """A whole number from `low` to the largest short."""
+    return replace(integer(low, SHORT_MAX), value_type=ValueType.SHORT)
 
 
 def long(low: int) -> Kind[int]:

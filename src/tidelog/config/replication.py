@@ -135,14 +135,14 @@ class ReplicationConfig:
     # Elections and leaving.
     auto_leader_rebalance_enable: bool = setting(
         "auto.leader.rebalance.enable", BOOLEAN, "true", "Give leadership back to preferred leaders now and then.",
-        read_by="controller.presiding.service"
+        read_by="controller.presiding"
     )
     leader_imbalance_check_interval_seconds: int = setting(
-        "leader.imbalance.check.interval.seconds", long(1), "300", "How often that is looked at.", read_by="controller.presiding.service"
+        "leader.imbalance.check.interval.seconds", long(1), "300", "How often that is looked at.", read_by="controller.presiding"
     )
     leader_imbalance_per_broker_percentage: int = setting(
         "leader.imbalance.per.broker.percentage", integer(0), "10",
-        "Share of a broker's preferred partitions that may be led elsewhere.", read_by="controller.presiding.service"
+        "Share of a broker's preferred partitions that may be led elsewhere.", read_by="controller.presiding"
     )
     controlled_shutdown_enable: bool = setting(
         "controlled.shutdown.enable", BOOLEAN, "true", "Move leaders away before a broker stops.", read_by="broker.controlled_shutdown"

@@ -70,7 +70,7 @@ class HasFields(Protocol):
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]
 
 
-def setting(  # noqa: PLR0913  # a row has as many columns
+def setting(  # a row has as many columns
     name: str,
     kind: Kind[T],
     default: str,

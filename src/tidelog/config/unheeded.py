@@ -13,8 +13,6 @@ from tidelog.config.errors import ConfigError
 
 _ONE_LOOP: Final = "one event loop serves a broker; more cores are used by more brokers"
 _REGISTRY: Final = "coordination lives in the registry"
-_GROUPS: Final = "there are no consumer groups yet"
-_TRANSACTIONS: Final = "there are no transactions yet"
 _REPLICATION: Final = "a broker has one connection to each leader it follows, and sets no more than its timeout"
 _SHARE_GROUPS: Final = "there are no share groups"
 _STREAMS_GROUPS: Final = "there are no streams groups"
@@ -56,16 +54,14 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = _each({
     "metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms "
     "metadata.max.retention.bytes metadata.max.retention.ms unstable.feature.versions.enable "
     "zookeeper.max.in.flight.requests zookeeper.set.acl zookeeper.metadata.migration.enable control.plane.listener.name": _REGISTRY,
-    "group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms "
-    "group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes "
-    "group.coordinator.new.enable group.coordinator.rebalance.protocols group.coordinator.threads "
-    "group.consumer.assignment.interval.ms group.consumer.assignors group.consumer.heartbeat.interval.ms "
-    "group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms "
-    "group.consumer.max.size group.consumer.migration.policy group.consumer.min.assignment.interval.ms "
-    "group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms "
-    "group.consumer.session.timeout.ms offset.metadata.max.bytes offsets.commit.required.acks offsets.commit.timeout.ms "
-    "offsets.load.buffer.size offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec "
-    "offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes": _GROUPS,
+    "group.coordinator.background.threads group.coordinator.threads": _ONE_LOOP,
+    "group.coordinator.append.linger.ms group.coordinator.cached.buffer.max.bytes": "what a coordinator decides is appended at once",
+    "group.coordinator.rebalance.protocols": "classic and consumer groups are always served",
+    "group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms "
+    "group.consumer.min.assignment.interval.ms": "a group's assignment is computed when it changes",
+    "group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms group.consumer.min.heartbeat.interval.ms "
+    "group.consumer.min.session.timeout.ms": "groups have no settings of their own, which these would bound",
+    "offsets.load.buffer.size": "256 KiB are read at a time, so that the loop is not held",
     "group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit group.share.enable "
     "group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms group.share.max.assignment.interval.ms "
     "group.share.max.delivery.count.limit group.share.max.groups group.share.max.heartbeat.interval.ms "
@@ -86,12 +82,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = _each({
     "group.streams.max.size group.streams.max.standby.replicas group.streams.min.assignment.interval.ms "
     "group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas "
     "group.streams.session.timeout.ms": _STREAMS_GROUPS,
-    "add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms "
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms "
-    "transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms "
-    "transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions "
-    "transaction.state.log.replication.factor transaction.state.log.segment.bytes transaction.two.phase.commit.enable "
-    "transactional.id.expiration.ms": _TRANSACTIONS,
+    "transaction.state.log.load.buffer.size": "a coordinator is loaded a few milliseconds at a time",
     "num.replica.fetchers replica.socket.receive.buffer.bytes "
     "security.inter.broker.protocol socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms "
     "unclean.leader.election.interval.ms": _REPLICATION,
@@ -119,6 +110,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = _each({
     "max.request.partition.size.limit": "DescribeTopicPartitions answers at most 2000 partitions",
     "log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.threads": _CLEANER,
     "unstable.api.versions.enable": "only finished versions of an API are served",
+    "group.coordinator.new.enable offsets.commit.required.acks "
     "broker.id.generation.enable inter.broker.protocol.version log.message.format.version log.message.downconversion.enable "
     "log.message.timestamp.difference.max.ms": _OLD,
 })  # fmt: skip

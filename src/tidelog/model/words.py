@@ -39,6 +39,13 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.index}"
 
 
+class ProducerIdentity(NamedTuple):
+    """Who writes: the id that the cluster gave a producer, and its epoch, which fences whoever had it before."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+
+
 class BrokerEndpoint(NamedTuple):
     """Where clients reach a broker on one listener."""
 

@@ -108,6 +108,7 @@ class ApiKey(enum.IntEnum):
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
     DESCRIBE_REPLICAS = 30_000  # ours, far from any number that Kafka will give out
+    COUNT_VISIBLE_RECORDS = 30_001
 
 
 class Response:

@@ -16,8 +16,8 @@ other key or version ends the connection, except ApiVersions, which is then answ
 is served (KIP-511).
 
 What is advertised to brokers only is served on the inter-broker listener alone, in the last versions that Apache Kafka
-had with ZooKeeper (3.9), or in those of 4.3 where it still has them. DescribeReplicas is not of Kafka's protocol; it is
-served to those who ask for it and never advertised.
+had with ZooKeeper (3.9), or in those of 4.3 where it still has them. DescribeReplicas and CountVisibleRecords are not of
+Kafka's protocol; they are served to those who ask for them and never advertised.
 """
 
 
