@@ -33,12 +33,14 @@ def replica(
     truncation: str = LEADER_EPOCH,
     is_eligible: Callable[[BrokerId], bool] = lambda _: True,
     log: PartitionLog | None = None,
+    disk: SimulatedDisk | None = None,
     high_watermark: int = 0,
 ) -> Partition:
     """A replica with an empty log of its own, unless it is given one."""
     if log is None:
+        disk = disk or SimulatedDisk()
         log = PartitionLog.open(
-            SimulatedDisk(), "/t-0", TopicPartition("t", 0), config or LogConfig(), now_ms=NOW, opening=Opening()
+            disk, "/t-0", TopicPartition("t", 0), config or LogConfig(), now_ms=NOW, opening=Opening()
         )
     rules = ReplicationRules(lag_time_max_ms=LAG_MS, truncation=truncation)
     return Partition(broker_id, log, high_watermark=high_watermark, rules=rules, is_eligible=is_eligible)
@@ -132,7 +134,7 @@ def fetch_of(follower: Partition, incarnation: int = 100) -> FollowerFetch:
 def apply(follower: Partition, read: FollowerRead) -> list[PartitionEvent]:
     """The follower's side of an answer."""
     if read.diverging is not None:
-        return follower.truncate_where_parted(read.diverging, now_ms=NOW)
+        return follower.truncate_where_parted(read.diverging, leader_log_start_offset=read.log_start_offset, now_ms=NOW)
     return follower.append_as_follower(
         read.records,
         leader_high_watermark=read.high_watermark,

@@ -7,6 +7,7 @@ import pytest
 from tests.partition.replicas import (
     NOW,
     apply,
+    batch,
     catch_up,
     elect,
     fetch,
@@ -33,6 +34,8 @@ from tidelog.partition import (
     delete_records,
 )
 from tidelog.records import RecordBatchBuilder
+from tidelog.runtime import DiskFull
+from tidelog.simulation.disk import SimulatedDisk
 from tidelog.storage import EpochEndOffset
 
 READER = {"max_bytes": 1 << 20, "isolation": IsolationLevel.READ_UNCOMMITTED}
@@ -152,9 +155,9 @@ def test_a_leader_takes_over_nothing_and_cuts_nothing() -> None:
     """R08: an answer that comes after the election is not for it."""
     leader = history(replica(1), (0, "abc"))
     elect(leader, epoch=1)
-    assert refused(lambda: leader.truncate_where_parted(EpochEndOffset(0, 0), now_ms=NOW)) is (
-        ErrorCode.NOT_LEADER_OR_FOLLOWER
-    )
+    assert refused(
+        lambda: leader.truncate_where_parted(EpochEndOffset(0, 0), leader_log_start_offset=0, now_ms=NOW)
+    ) is (ErrorCode.NOT_LEADER_OR_FOLLOWER)
     for call in (
         lambda: leader.reset_to(leader_log_start_offset=0, leader_log_end_offset=0, now_ms=NOW),
         lambda: leader.append_as_follower(b"", leader_high_watermark=3, leader_log_start_offset=0, now_ms=NOW),
@@ -162,9 +165,9 @@ def test_a_leader_takes_over_nothing_and_cuts_nothing() -> None:
         assert refused(call) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (leader.log.log_end_offset, leader.high_watermark) == (3, 0)
     leader.go_offline()
-    assert refused(lambda: leader.truncate_where_parted(EpochEndOffset(0, 0), now_ms=NOW)) is (
-        ErrorCode.KAFKA_STORAGE_ERROR
-    )
+    assert refused(
+        lambda: leader.truncate_where_parted(EpochEndOffset(0, 0), leader_log_start_offset=0, now_ms=NOW)
+    ) is (ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +190,7 @@ def test_how_much_of_a_log_is_kept(answer: tuple[int, int], kept: int) -> None:
     follower = history(replica(2, high_watermark=0), (0, "ab"), (2, "cd"), (5, "ef"))
     follower.high_watermark = 1
     follower.become_follower(led_by(1, 9), now_ms=NOW)
-    events = follower.truncate_where_parted(EpochEndOffset(*answer), now_ms=NOW)
+    events = follower.truncate_where_parted(EpochEndOffset(*answer), leader_log_start_offset=0, now_ms=NOW)
     assert follower.log.log_end_offset == kept
     assert [event for event in events if isinstance(event, LogTruncated)] == (
         [LogTruncated(6, kept)] if kept < 6 else []
@@ -244,7 +247,7 @@ def test_epoch_0_survives_a_truncation_to_the_end() -> None:
     """R09."""
     follower = history(replica(2), (0, "ab"))
     follower.become_follower(led_by(1, 1), now_ms=NOW)
-    follower.truncate_where_parted(EpochEndOffset(0, 2), now_ms=NOW)
+    follower.truncate_where_parted(EpochEndOffset(0, 2), leader_log_start_offset=0, now_ms=NOW)
     assert follower.log.latest_leader_epoch == 0
 
 
@@ -275,6 +278,51 @@ def test_a_follower_left_behind_begins_anew_where_the_leader_begins() -> None:
     assert (log.latest_leader_epoch, log.active_producers()) == (-1, [])
     catch_up(leader, follower)
     assert values(follower) == {4: "e", 5: "f"}
+
+
+@pytest.mark.parametrize("tail", ["xyz", "xy"], ids=["beyond the leader's start", "up to the leader's start"])
+def test_records_in_whose_place_the_leader_has_deleted_its_own_are_not_kept(tail: str) -> None:
+    """A crash that takes the log start back would show them: they were never committed."""
+    leader = history(replica(1), (0, "a"), (1, "bcd"))
+    follower = history(replica(2, high_watermark=0), (0, "a" + tail))
+    follower.high_watermark = 1
+    elect(leader, follower, epoch=2, isr=(1,))
+    delete_records(leader, 3)
+    catch_up(leader, follower)
+    assert (follower.log.log_start_offset, follower.log.segments[0].base_offset) == (3, 3)
+    assert values(follower) == {3: "d"}
+
+
+def test_a_deletion_of_all_there_is_leaves_the_followers_what_they_know_of_producers() -> None:
+    leader, follower = replica(1), replica(2)
+    elect(leader, follower, epoch=0, isr=(1, 2))
+    builder = RecordBatchBuilder(producer_id=7, producer_epoch=0, base_sequence=0)
+    builder.append(timestamp_ms=NOW, key=None, value=b"a")
+    leader.append_as_leader(builder.build(), acks=Acks.LEADER, produce_version=9, now_ms=NOW)
+    replicate(leader, follower)
+    take(leader, fetch_of(follower))  # the answer that tells the new high watermark is lost
+    delete_records(leader, 1)
+    assert follower.high_watermark == 0
+    catch_up(leader, follower)
+    assert follower.log.log_start_offset == 1
+    assert [one.producer_id for one in follower.log.active_producers()] == [7]
+
+
+def test_a_follower_that_begins_inside_a_batch_and_meets_a_full_disk_is_not_committed_beyond_its_log() -> None:
+    disk = SimulatedDisk()
+    leader, follower = replica(1), replica(2, disk=disk)
+    elect(leader, follower, epoch=1, isr=(1,))
+    leader.append_as_leader(batch("a", "b" * 1000), acks=Acks.LEADER, produce_version=9, now_ms=NOW)
+    delete_records(leader, 1)
+    follower.reset_to(leader_log_start_offset=1, leader_log_end_offset=2, now_ms=NOW)
+    disk.fill_up(after_bytes=1000)
+    with pytest.raises(DiskFull):
+        replicate(leader, follower)
+    assert (follower.log.log_start_offset, follower.high_watermark, follower.log.log_end_offset) == (0, 0, 0)
+    disk.free_up()
+    follower.reset_to(leader_log_start_offset=1, leader_log_end_offset=2, now_ms=NOW)
+    catch_up(leader, follower)
+    assert values(follower) == {1: "b" * 1000}
 
 
 def test_a_follower_ahead_of_a_leader_without_epochs_cuts_to_its_end() -> None:

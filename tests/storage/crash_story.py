@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from tests.storage.support import append_verified
 from tidelog.config import LogConfig
 from tidelog.model import TopicPartition
 from tidelog.records import (
@@ -302,7 +303,7 @@ class Story:
         stamp(told, 0, base_offset=self.log.log_end_offset, leader_epoch=self.leader_epoch)
         world = self.world
         self.worlds[-1] = replace(world, batches=[*world.batches, bytes(told)], history=[*world.history, bytes(told)])
-        self.log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=NOW)
+        append_verified(self.log, batch, leader_epoch=self.leader_epoch, now_ms=NOW)
         self.told_end = self.log.log_end_offset
 
     def _has_open_transaction(self, producer_id: int) -> bool:

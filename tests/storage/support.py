@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.config import LogConfig
-from tidelog.model import TopicPartition
-from tidelog.records.batch import headers
+from tidelog.model import ProducerIdentity, TopicPartition
+from tidelog.records.batch import headers, read_header
 from tidelog.records.builder import RecordBatchBuilder
 from tidelog.records.control import MarkerType, build_marker
 from tidelog.records.record import read_records
 from tidelog.simulation.disk import SimulatedDisk
-from tidelog.storage import Opening, PartitionLog
+from tidelog.storage import Appended, Opening, PartitionLog
 
 PARTITION = TopicPartition("t", 0)
 DIRECTORY = "/data/t-0"
@@ -89,6 +89,20 @@ def open_log(disk: SimulatedDisk, config: LogConfig = CONFIG, **opening: object)
 def append(log: PartitionLog, *values: str, leader_epoch: int = 0, now_ms: int = NOW) -> int:
     """Append one plain batch as leader; its base offset."""
     return log.append_as_leader(batch(*values), leader_epoch=leader_epoch, now_ms=now_ms).base_offset
+
+
+def append_verified(log: PartitionLog, sent: bytearray, *, leader_epoch: int = 0, now_ms: int = NOW) -> Appended:
+    """Append a client's batch as leader, after its coordinator has said that its transaction is open, if it needs that."""
+    header = read_header(sent)
+    guard = None
+    if header.is_transactional and not header.is_control:
+        guard = log.verification.begin(
+            log.producers.get(header.producer_id),
+            ProducerIdentity(header.producer_id, header.producer_epoch),
+            sequence=header.base_sequence,
+            has_own_epoch=False,
+        )
+    return log.append_as_leader(sent, leader_epoch=leader_epoch, now_ms=now_ms, guard=guard)
 
 
 def flush(log: PartitionLog) -> None:

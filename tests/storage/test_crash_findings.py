@@ -7,7 +7,8 @@ from dataclasses import replace
 from tests.storage.compacting import batch as keyed
 from tests.storage.compacting import bench_of
 from tests.storage.crash_story import CONFIG, NOW, PARTITION, PATH, Story, content_of
-from tests.storage.support import DIRECTORY, SMALL, append, flush, new_disk, open_log, produced, values
+from tests.storage.support import DIRECTORY, SMALL, append, append_verified, flush, new_disk, open_log, produced, values
+from tidelog.records import MarkerType
 from tidelog.simulation.disk import SimulatedDisk
 from tidelog.simulation.disk_image import Loss
 from tidelog.storage.directory import LogDirectory
@@ -52,6 +53,29 @@ def test_hole_left_by_retention_is_not_taken_for_loss() -> None:
     assert values(open_log(disk, config)) == [entry for entry in expected if entry[0] >= start]
 
 
+def test_producer_whose_records_retention_took_keeps_its_sequence_through_a_power_cut() -> None:
+    disk = SimulatedDisk()
+    story = Story(disk)
+    story.open()
+    story.append_transactional(8, b"a", b"b", b"c")
+    story.fill(3)
+    story.flush()
+    story.append_marker(
+        8, MarkerType.COMMIT
+    )  # Into a new segment; the snapshot at its beginning waits for the next flush.
+    start = story.log.segments[1].base_offset
+    assert start == story.durable_end
+    story.log.advance_log_start(start)
+    assert story.log.delete_old_segments(NOW, start) == 1
+    story.log.segments[0].file.fsync()  # Of what was not flushed, the marker has reached the disk by itself.
+    disk.crash(lose=Loss.CONTENTS)
+    log = reopened(disk)
+    assert log.log_start_offset == start
+    producer = log.producers.get(8)
+    assert producer is not None
+    assert (producer.last_sequence, producer.coordinator_epoch) == (2, 2)
+
+
 def test_names_left_by_a_killed_process_are_flushed_with_the_next_records() -> None:
     disk = new_disk()
     open_log(disk)
@@ -73,9 +97,19 @@ def test_new_log_directory_survives_with_its_records() -> None:
     assert values(directory.open_log(PARTITION, SMALL, now_ms=NOW)) == [(0, "a")]
 
 
+def test_empty_log_that_began_anew_in_a_new_directory_is_not_forgotten_with_it() -> None:
+    """It was called flushed up to where it begins, and its directory's name was not (seed 932)."""
+    disk = SimulatedDisk()
+    log = reopened(disk)
+    log.truncate_fully_and_start_at(5)
+    assert log.recovery_point == 5
+    disk.crash(lose=Loss.ALL)
+    assert reopened(disk).log_end_offset == 5
+
+
 def test_last_stable_offset_is_never_before_the_log_start() -> None:
     log = open_log(new_disk(), replace(SMALL, retention_bytes=0))
-    log.append_as_leader(produced("open", transactional=True), leader_epoch=0, now_ms=0)
+    append_verified(log, produced("open", transactional=True), leader_epoch=0, now_ms=0)
     for number in range(12):
         append(log, f"value {number}")
     log.delete_old_segments(0, log.segments[-1].base_offset)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import copy
+import pickle
 from collections.abc import Iterator
 
 import pytest
 
 from tests.storage.crash_story import CONFIG, NOW, PARTITION, PATH, Story, World, content_of, replay
+from tests.tiers import rest_proven
 from tidelog.records import MarkerType, RecordBatchBuilder, read_header, read_marker
 from tidelog.simulation.disk import SimulatedDisk
 from tidelog.simulation.disk_faults import PowerCut
@@ -42,8 +43,9 @@ def stories(numbers: Iterator[int] | range) -> Iterator[tuple[Story, SimulatedDi
         disk.cut_power_after(number)
         with pytest.raises(PowerCut):
             story.tell()
+        frozen = pickle.dumps(disk)  # thawed five times as fast as the disk is copied
         for way in WAYS:
-            crashed = copy.deepcopy(disk)
+            crashed: SimulatedDisk = pickle.loads(frozen)  # noqa: S301 our own
             crash(crashed, way, number)
             try:
                 yield story, crashed, way
@@ -219,7 +221,7 @@ def facts(log: PartitionLog) -> tuple[object, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(SLICES))
+@pytest.mark.parametrize("part", rest_proven(range(SLICES), now=2))
 def test_power_cut_after_any_operation_loses_nothing_promised_and_invents_nothing(part: int) -> None:
     for story, disk, way in stories(range(part, OPERATIONS, SLICES)):
         log = recover(disk)
@@ -228,7 +230,7 @@ def test_power_cut_after_any_operation_loses_nothing_promised_and_invents_nothin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(SLICES))
+@pytest.mark.parametrize("part", rest_proven(range(SLICES), now=2))
 def test_recovering_twice_is_recovering_once(part: int) -> None:
     for _, disk, way in stories(range(part, OPERATIONS, 3 * SLICES)):
         first = facts(recover(disk))
@@ -241,8 +243,9 @@ def test_recovering_twice_is_recovering_once(part: int) -> None:
 @pytest.mark.parametrize("part", range(4 * SLICES))
 def test_power_cut_after_any_operation_of_recovery_changes_nothing(part: int) -> None:
     for story, disk, way in stories(range(part, OPERATIONS, 4 * SLICES)):
+        frozen = pickle.dumps(disk)
         for number in range(1_000):
-            again = copy.deepcopy(disk)
+            again: SimulatedDisk = pickle.loads(frozen)  # noqa: S301 our own
             again.cut_power_after(number)
             try:
                 recover(again)
@@ -264,8 +267,9 @@ def check_story_by_chance(seed: int, cut_count: int) -> None:
         ended.cut_power_after(number)
         with pytest.raises(PowerCut):
             story.tell_by_chance(seed, STEPS)
+        frozen = pickle.dumps(ended)
         for way in (Loss.NOTHING, Loss.ALL, 1, 2):
-            crashed = copy.deepcopy(ended)
+            crashed: SimulatedDisk = pickle.loads(frozen)  # noqa: S301 our own
             crash(crashed, way, number)
             log = recover(crashed)
             check(story, log, way)
@@ -284,5 +288,5 @@ def test_random_story_survives_crashes(seed: int) -> None:
 @pytest.mark.proof
 @pytest.mark.parametrize("part", range(16))
 def test_many_random_stories_survive_crashes(part: int) -> None:
-    for seed in range(24 + part, 424, 16):
+    for seed in range(24 + part, 224, 16):
         check_story_by_chance(seed, cut_count=12)

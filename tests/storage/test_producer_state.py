@@ -6,12 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.storage.support import NOW, SMALL, append, flush, marker, new_disk, open_log, produced
+from tests.storage.support import (
+    CONFIG,
+    NOW,
+    SMALL,
+    append,
+    append_verified,
+    flush,
+    marker,
+    new_disk,
+    open_log,
+    produced,
+)
+from tidelog.config import LogConfig
 from tidelog.model import ApiError, ErrorCode
 from tidelog.records.control import MarkerType
 from tidelog.runtime import DiskFull
 from tidelog.simulation.disk_image import Loss
-from tidelog.storage import Opening, Origin, PartitionLog
+from tidelog.storage import Opening, Origin, PartitionLog, snapshots
 from tidelog.storage.producer_snapshot import DamagedSnapshot, SnapshotEntry, decode_snapshot, encode_snapshot
 from tidelog.storage.producer_state import ProducerStates
 
@@ -88,6 +100,66 @@ def test_t03_retry_is_known_from_the_snapshot_after_its_segment_is_gone() -> Non
     assert send(again, "a", sequence=0) == (0, True)
 
 
+@pytest.mark.parametrize("is_clean", [True, False], ids=["after a clean shutdown", "after a kill"])
+@pytest.mark.parametrize("config", [CONFIG, SMALL], ids=["in one segment", "over several segments"])
+def test_t03_a_restart_knows_the_retry_of_each_batch_under_way(config: LogConfig, *, is_clean: bool) -> None:
+    disk = new_disk()
+    log = open_log(disk, config)
+    for sequence in range(7):
+        send(log, "v", sequence=sequence)
+        append(log, "of somebody else")
+    assert len(log.segments) == (3 if config is SMALL else 1)
+    if is_clean:
+        log.close()
+    disk.crash(lose=Loss.NOTHING)
+    again = open_log(disk, config, is_clean=is_clean)
+    for sequence in range(2, 7):
+        assert send(again, "v", sequence=sequence) == (2 * sequence, True)
+    assert refusal(again, sequence=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(again, "v", sequence=7) == (14, False)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"), [("RECALLED_BYTES", 2 * len(produced("v"))), ("RECALLED_BATCHES", 2)], ids=["bytes", "batches"]
+)
+def test_a_restarted_log_looks_back_only_so_far(monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    for sequence in range(7):
+        send(log, "v", sequence=sequence)
+    log.close()
+    monkeypatch.setattr(snapshots, "RECALLED_PIECE", 1)
+    monkeypatch.setattr(snapshots, limit, value)
+    again = open_log(disk, SMALL, is_clean=True)
+    assert send(again, "v", sequence=4) == (4, True)
+    assert [batch.base_sequence for state in again.producers for batch in state.batches] == [4, 5, 6]
+
+
+def test_a_restart_recalls_nothing_of_an_earlier_epoch() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    for sequence in range(3):
+        send(log, "v", sequence=sequence)
+    for sequence in range(2):
+        send(log, "v", sequence=sequence, epoch=1)
+    log.close()
+    again = open_log(disk, is_clean=True)
+    assert send(again, "v", sequence=0, epoch=1) == (3, True)
+    assert [batch.last_offset for state in again.producers for batch in state.batches] == [3, 4]
+
+
+def test_a_restart_reads_nothing_for_a_producer_that_goes_on() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    for sequence in range(3):
+        send(log, "v", sequence=sequence)
+    log.close()
+    again = open_log(disk, is_clean=True)
+    assert send(again, "v", sequence=3) == (3, False)
+    assert [batch.last_offset for state in again.producers for batch in state.batches] == [2, 3]
+    assert send(again, "v", sequence=1) == (1, True)
+
+
 def test_t04_failed_write_leaves_no_trace_in_the_state() -> None:
     disk = new_disk()
     log = open_log(disk)
@@ -114,7 +186,7 @@ def test_t05_expired_producer_is_accepted_with_any_sequence() -> None:
 
 def test_t05_producer_with_an_open_transaction_does_not_expire() -> None:
     log = open_log(new_disk())
-    log.append_as_leader(produced("a", transactional=True), leader_epoch=0, now_ms=NOW)
+    append_verified(log, produced("a", transactional=True), leader_epoch=0, now_ms=NOW)
     assert log.expire_producers(NOW * 2) == 0
 
 
@@ -181,7 +253,7 @@ def test_coordinator_writes_without_sequence() -> None:
 
 def test_plain_batch_inside_an_open_transaction_is_refused() -> None:
     log = open_log(new_disk())
-    log.append_as_leader(produced("a", transactional=True), leader_epoch=0, now_ms=NOW)
+    append_verified(log, produced("a", transactional=True), leader_epoch=0, now_ms=NOW)
     assert refusal(log, sequence=1) is ErrorCode.INVALID_TXN_STATE
 
 

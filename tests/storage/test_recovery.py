@@ -12,6 +12,7 @@ from tests.storage.support import (
     NOW,
     SMALL,
     append,
+    append_verified,
     batch,
     flush,
     marker,
@@ -153,7 +154,7 @@ def test_d08_damaged_index_is_rebuilt(suffix: str, damage: str, *, is_clean: boo
     log = open_log(disk, SMALL)
     for number in range(12):
         log.append_as_leader(batch(f"v{number}", timestamps=(NOW + number,)), leader_epoch=0, now_ms=NOW)
-    log.append_as_leader(produced("x", transactional=True), leader_epoch=0, now_ms=NOW)
+    append_verified(log, produced("x", transactional=True), leader_epoch=0, now_ms=NOW)
     log.append_as_leader(marker(MarkerType.ABORT), leader_epoch=0, now_ms=NOW)
     log.close()
     for segment in log.segments:
@@ -205,10 +206,15 @@ def test_d10_rot_below_the_recovery_point_costs_no_other_record() -> None:
     disk.crash(lose=Loss.NOTHING)
     recovered = open_log(disk, SMALL, recovery_point=12)
     assert recovered.log_end_offset == 12
+    base_offset = log.segments[1].base_offset
+    assert values(recovered, end_offset=base_offset) == [(offset, f"v{offset}") for offset in range(base_offset)]
+    with pytest.raises(ApiError) as refused:
+        recovered.read(base_offset, max_bytes=1000, end_offset=12)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert recovered.damaged_from == base_offset
     follower = open_log(new_disk(), SMALL)
-    rotten = recovered.read(log.segments[1].base_offset, max_bytes=1000, end_offset=12)
     with pytest.raises(ApiError) as caught:
-        follower.append_as_follower(rotten, now_ms=NOW)
+        follower.append_as_follower(disk.read(log.segments[1].path(".log")), now_ms=NOW)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
     assert follower.log_end_offset == 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import pickle
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.storage.crash_story import content_of
-from tests.storage.support import DIRECTORY, SMALL, append, batch, flush, marker, new_disk, open_log, produced
+from tests.storage.support import (
+    DIRECTORY,
+    SMALL,
+    append,
+    append_verified,
+    batch,
+    flush,
+    marker,
+    new_disk,
+    open_log,
+    produced,
+)
 from tidelog.records import MarkerType, crc_holds, headers, read_header
 from tidelog.simulation.disk import SimulatedDisk
 from tidelog.simulation.disk_image import Loss
@@ -26,7 +37,7 @@ def written_disk() -> SimulatedDisk:
     log = open_log(disk, SMALL)
     append(log, "a", "b")
     log.append_as_leader(produced("c", sequence=0), leader_epoch=0, now_ms=0)
-    log.append_as_leader(produced("d", sequence=1, transactional=True), leader_epoch=0, now_ms=0)
+    append_verified(log, produced("d", sequence=1, transactional=True), leader_epoch=0, now_ms=0)
     log.append_as_leader(marker(MarkerType.ABORT), leader_epoch=1, now_ms=0)
     for number in range(9):
         append(log, f"value {number}", leader_epoch=1 + number // 4)
@@ -37,9 +48,16 @@ def written_disk() -> SimulatedDisk:
 
 
 WRITTEN = written_disk()
+FROZEN = pickle.dumps(WRITTEN)
 SEGMENTS = [name for name in WRITTEN.listdir(DIRECTORY) if name.endswith(".log")]
 CONTENT = [WRITTEN.read(f"{DIRECTORY}/{name}") for name in SEGMENTS]
 LENGTH = sum(map(len, CONTENT))
+
+
+def thawed() -> SimulatedDisk:
+    """A disk as it was written, in a fraction of the time a copy takes."""
+    disk: SimulatedDisk = pickle.loads(FROZEN)  # noqa: S301 our own
+    return disk
 
 
 def place(position: int) -> tuple[str, int]:
@@ -58,7 +76,7 @@ def batches_before(position: int) -> list[bytes]:
 
 
 def flipped(position: int, bit: int) -> SimulatedDisk:
-    disk = copy.deepcopy(WRITTEN)
+    disk = thawed()
     path, at = place(position)
     disk.flip_bit(path, position=at, bit=bit)
     return disk
@@ -66,7 +84,7 @@ def flipped(position: int, bit: int) -> SimulatedDisk:
 
 def cut(position: int) -> SimulatedDisk:
     """The file ends here, as if the rest had never been written; later segments are there."""
-    disk = copy.deepcopy(WRITTEN)
+    disk = thawed()
     path, at = place(position)
     file = disk.open(path)
     file.truncate(at)
@@ -123,7 +141,7 @@ def test_any_flipped_byte_ends_the_log_before_its_batch(positions: range) -> Non
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, LENGTH - 1), st.binary(min_size=1, max_size=200))
 def test_garbage_written_over_the_log_ends_it_there(position: int, garbage: bytes) -> None:
-    disk = copy.deepcopy(WRITTEN)
+    disk = thawed()
     path, at = place(position)
     file = disk.open(path)
     file.pwrite(at, [garbage])
@@ -135,7 +153,7 @@ def test_garbage_written_over_the_log_ends_it_there(position: int, garbage: byte
 @settings(max_examples=60, deadline=None)
 @given(st.binary(min_size=1, max_size=300) | st.integers(1, 300).map(bytes))
 def test_garbage_behind_the_last_batch_is_cut_away(garbage: bytes) -> None:
-    disk = copy.deepcopy(WRITTEN)
+    disk = thawed()
     file = disk.open(f"{DIRECTORY}/{SEGMENTS[-1]}")
     file.pwrite(len(CONTENT[-1]), [garbage])
     file.fsync()
@@ -149,7 +167,7 @@ def test_damage_in_any_file_beside_the_log_costs_no_record(name: str) -> None:
     path = f"{DIRECTORY}/{name}"
     for position in range(len(WRITTEN.read(path))):
         for damage in (flip_in_file, cut_in_file):
-            disk = copy.deepcopy(WRITTEN)
+            disk = thawed()
             damage(disk, path, position)
             check_goes_on(check_recovered(disk, LENGTH, is_covered=True))
 
@@ -167,7 +185,7 @@ def cut_in_file(disk: SimulatedDisk, path: str, position: int) -> None:
 
 @pytest.mark.parametrize("name", SEGMENTS)
 def test_lost_segment_ends_the_log_there(name: str) -> None:
-    disk = copy.deepcopy(WRITTEN)
+    disk = thawed()
     disk.unlink(f"{DIRECTORY}/{name}")
     number = SEGMENTS.index(name)
     log = open_log(disk, SMALL)

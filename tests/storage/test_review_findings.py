@@ -14,6 +14,7 @@ from tests.storage.support import (
     PARTITION,
     SMALL,
     append,
+    append_verified,
     batch,
     flush,
     marker,
@@ -163,7 +164,7 @@ def test_indexes_made_with_a_wider_interval_are_not_rebuilt_by_a_start_that_does
 def test_log_cut_back_to_the_end_of_a_sealed_segment_flushes_its_indexes_when_it_closes() -> None:
     disk = new_disk()
     log = open_log(disk, SMALL)
-    log.append_as_leader(produced("a", transactional=True), leader_epoch=0, now_ms=NOW)
+    append_verified(log, produced("a", transactional=True), leader_epoch=0, now_ms=NOW)
     log.append_as_leader(marker(MarkerType.ABORT), leader_epoch=0, now_ms=NOW)
     while len(log.segments) < 2:
         append(log, "filling")
@@ -177,7 +178,7 @@ def test_log_cut_back_to_the_end_of_a_sealed_segment_flushes_its_indexes_when_it
 def test_log_whose_roll_found_the_disk_full_flushes_its_indexes_when_it_closes() -> None:
     disk = new_disk()
     log = open_log(disk, SMALL)
-    log.append_as_leader(produced("a", transactional=True), leader_epoch=0, now_ms=NOW)
+    append_verified(log, produced("a", transactional=True), leader_epoch=0, now_ms=NOW)
     log.append_as_leader(marker(MarkerType.ABORT), leader_epoch=0, now_ms=NOW)
     while log.segments[0].size < 300:
         append(log, "filling")
@@ -294,7 +295,7 @@ def test_failure_to_write_an_index_takes_the_directory_offline() -> None:
 def test_reader_is_told_only_of_aborted_transactions_in_what_was_read() -> None:
     log = open_log(new_disk(), replace(CONFIG, index_interval_bytes=0))
     for number in range(50):
-        log.append_as_leader(produced("a", sequence=number, transactional=True), leader_epoch=0, now_ms=NOW)
+        append_verified(log, produced("a", sequence=number, transactional=True), leader_epoch=0, now_ms=NOW)
         log.append_as_leader(marker(MarkerType.ABORT), leader_epoch=0, now_ms=NOW)
     data = log.read(10, max_bytes=200, end_offset=100)
     aborted = log.aborted_transactions(10, 100, read_bytes=len(data))

@@ -34,12 +34,13 @@ class FollowingReplica(ReplicaState):
     def fetch_position(self) -> FetchPosition | None:
         """Where to fetch next; None while there is nobody to fetch from, or while what was fetched is not settled.
 
-        Fetching from an offset tells the leader that everything below it is held, so what flush.messages wants flushed is flushed first.
+        Fetching from an offset tells the leader that everything below it is held, so what flush.messages wants flushed is flushed first,
+        and a replica that has met rot holds still until it is repaired.
         """
         leadership, log = self._leadership, self.log
         if leadership is None or leadership.leader == NO_LEADER or self.is_leader or self._is_offline:
             return None
-        if log.settled_end_offset < log.log_end_offset:
+        if log.settled_end_offset < log.log_end_offset or log.damaged_from is not None:
             return None
         is_by_epoch = self._replication.truncation == LEADER_EPOCH
         return FetchPosition(
@@ -59,9 +60,16 @@ class FollowingReplica(ReplicaState):
         """
         self._require_following()
         log, events = self.log, list[PartitionEvent]()
+        if self._is_ours_alone(log.log_end_offset, leader_log_start_offset) and not self._copied_from_this_leader:
+            log.truncate_fully_and_start_at(leader_log_start_offset, now_ms=now_ms)
+            events += self._after_cut(leader_log_start_offset)
         if len(data) > 0:
             before = log.log_end_offset
-            log.append_as_follower(data, now_ms=now_ms)
+            try:
+                log.append_as_follower(data, now_ms=now_ms)
+            finally:
+                # An empty log begins anew inside its leader's first batch, also where a full disk then takes nothing of that.
+                self.high_watermark = min(self.high_watermark, log.log_end_offset)
             if log.log_end_offset != before:
                 events.append(LogEndAdvanced(log.log_end_offset))
             if log.is_flush_wanted:
@@ -76,11 +84,25 @@ class FollowingReplica(ReplicaState):
             log.advance_log_start(start_offset)
         return events
 
-    def truncate_where_parted(self, answer: EpochEndOffset, *, now_ms: TimestampMs) -> list[PartitionEvent]:
+    def truncate_where_parted(
+        self, answer: EpochEndOffset, *, leader_log_start_offset: Offset, now_ms: TimestampMs
+    ) -> list[PartitionEvent]:
         """Cut away what the leader does not have, as far as one answer tells; the next fetch finds out whether that was all of it."""
         self._require_following()
         before = self.log.log_end_offset
-        self.log.truncate_to(agreed_offset(self.log, answer, self.high_watermark), now_ms=now_ms)
+        agreed = agreed_offset(self.log, answer, self.high_watermark)
+        if self._is_ours_alone(agreed, leader_log_start_offset):
+            self.log.truncate_fully_and_start_at(leader_log_start_offset, now_ms=now_ms)
+        else:
+            self.log.truncate_to(agreed, now_ms=now_ms)
+        return self._after_cut(before)
+
+    def cut_damage(self, offset: Offset, *, now_ms: TimestampMs) -> list[PartitionEvent]:
+        """Drop what is rotten, from `offset` on, to fetch it anew. The caller has made sure that nobody counts on this replica."""
+        self._require_following()
+        before = self.log.log_end_offset
+        self.log.truncate_to(offset, now_ms=now_ms)
+        self.log.forget_damage()
         return self._after_cut(before)
 
     def reset_to(
@@ -96,6 +118,17 @@ class FollowingReplica(ReplicaState):
         return self._after_cut(before)
 
     # Inside.
+
+    def _is_ours_alone(self, end_offset: Offset, leader_log_start_offset: Offset) -> bool:
+        """Whether a log that ends there ends in records that may never have been committed, and that the leader can say nothing of.
+
+        It has deleted what it had in their place. Kept, they would be below the log start until a crash takes that back.
+        """
+        return self.high_watermark < end_offset <= leader_log_start_offset
+
+    @property
+    def _copied_from_this_leader(self) -> bool:
+        return self._leadership is not None and self.log.latest_leader_epoch == self._leadership.leader_epoch
 
     def _require_following(self) -> None:
         if self._is_offline:

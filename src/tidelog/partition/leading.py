@@ -1,4 +1,4 @@
-"""A replica as leader: it takes writes, answers its followers, and decides what is committed and who is in sync."""
+"""A replica as leader: it answers its followers, and decides what is committed and who is in sync. How it takes writes is in `writing`."""
 
 from __future__ import annotations
 
@@ -7,77 +7,29 @@ from collections.abc import Mapping
 from tidelog.model import (
     NO_BROKER_EPOCH,
     NO_LEADER_EPOCH,
-    Acks,
     ApiError,
     BrokerId,
     ErrorCode,
     LeaderEpoch,
     Offset,
-    TimestampMs,
 )
 from tidelog.partition.events import (
     IsrChangeWanted,
-    LogEndAdvanced,
     LowWatermarkAdvanced,
     PartitionEvent,
 )
 from tidelog.partition.isr import Refusal, verdict
 from tidelog.partition.remote_replica import RemoteReplica
-from tidelog.partition.replica_state import ReplicaState
 from tidelog.partition.values import FollowerFetch, FollowerRead, IsrProposal, Leadership
 from tidelog.partition.watermark import lowest_start
-from tidelog.records import CorruptBatch, Validated, validate_produced
-from tidelog.storage import Appended, EpochEndOffset
+from tidelog.partition.writing import WritingReplica
+from tidelog.records import CorruptBatch
+from tidelog.storage import EpochEndOffset
 from tidelog.storage.span import bytes_between
 
 
-class LeadingReplica(ReplicaState):
+class LeadingReplica(WritingReplica):
     """The leader's side of a replica."""
-
-    # Writing.
-
-    def append_as_leader(
-        self,
-        batch: bytearray | memoryview,
-        *,
-        acks: Acks,
-        produce_version: int,
-        now_ms: TimestampMs,
-        validated: Validated | None = None,
-    ) -> tuple[Appended, list[PartitionEvent]]:
-        """Validate one produced batch, unless that is done, and append it. Raises ApiError; nothing is written then."""
-        leadership = self._require_role(NO_LEADER_EPOCH)
-        if acks is Acks.ALL and not self._may_commit:
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"in-sync replicas: {list(self._isr.committed)}")
-        if validated is None:
-            validated = validate_produced(batch, self.rules.for_version(produce_version), now_ms)
-        appended = self.log.append_as_leader(
-            validated.batch, leader_epoch=leadership.leader_epoch, now_ms=now_ms, header=validated.header
-        )
-        events: list[PartitionEvent] = [] if appended.is_duplicate else [LogEndAdvanced(self.log.log_end_offset)]
-        return appended, events + self._consequences()
-
-    def is_settled(self, next_offset: Offset, acks: Acks) -> bool:
-        """Whether everything below `next_offset` may be acknowledged at this level.
-
-        Raises ApiError where acks=all was reached by fewer replicas than min.insync.replicas asks for: the records are there and stay.
-        """
-        if acks is not Acks.ALL:
-            return self.log.settled_end_offset >= next_offset
-        if self.high_watermark < next_offset:
-            return False
-        if len(self._isr.maximal) < self.min_isr:
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, f"in-sync replicas: {list(self._isr.committed)}")
-        return True
-
-    def check_reign(self, reign: int) -> None:
-        """A request parked during `reign` may go on waiting. Raises ApiError once that is over (R22).
-
-        An epoch that the same leader begins anew disturbs nobody: its log has not been cut.
-        """
-        self._require_role(NO_LEADER_EPOCH)
-        if self.reign != reign:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # Followers.
 
@@ -103,7 +55,12 @@ class LeadingReplica(ReplicaState):
         events: list[PartitionEvent] = []
         if diverging is None:
             records = log.read(
-                fetch.fetch_offset, max_bytes=max_bytes, end_offset=log.log_end_offset, at_least_one=at_least_one
+                fetch.fetch_offset,
+                max_bytes=max_bytes,
+                end_offset=log.log_end_offset,
+                at_least_one=at_least_one,
+                # A follower that asks for the same again may have had it before, and refused it.
+                is_doubted=not is_again and fetch.fetch_offset == remote.log_end_offset,
             )
             if not is_again:
                 events = self._count(remote, fetch, monotonic_ms)

@@ -46,6 +46,7 @@ class Partition(LeadingReplica, FollowingReplica):
             self._epoch_start_offset = self.log.log_end_offset
         if not was_leader:
             self.reign += 1
+            self.log.verification.clear()
         # An epoch that we did not see may have had another leader, who may have had followers cut what we knew them to hold.
         is_still_led = was_leader and known is not None and leadership.leader_epoch == known.leader_epoch + 1
         self._leadership = leadership
@@ -70,6 +71,7 @@ class Partition(LeadingReplica, FollowingReplica):
         invariant(leadership.leader != self.broker_id, "a replica does not follow itself")
         is_new = known is None or leadership.leader_epoch > known.leader_epoch or self.is_leader
         self._leadership = leadership
+        self.log.verification.clear()
         self._forget_followers()
         if not is_new:
             return []
@@ -92,6 +94,7 @@ class Partition(LeadingReplica, FollowingReplica):
     def step_down(self) -> None:
         """Have no role any more, because the replica goes; whoever waits here is told to look for another leader."""
         self._leadership = None
+        self.log.verification.clear()
         self._forget_followers()
 
     def go_offline(self) -> None:

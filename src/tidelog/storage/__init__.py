@@ -1,6 +1,7 @@
 """One partition's log on a disk, in Kafka's own formats. Synchronous, told the time, knows no high watermark of its own."""
 
-from tidelog.storage.directory import CheckpointWriting, FoundPartition, LogDirectory, Removal, WrongDirectory
+from tidelog.storage.directory import FoundPartition, LogDirectory, WrongDirectory
+from tidelog.storage.directory_work import CheckpointWriting, Removal
 from tidelog.storage.epoch_cache import EpochEndOffset
 from tidelog.storage.flush import Flush
 from tidelog.storage.log import PartitionLog
@@ -9,6 +10,7 @@ from tidelog.storage.producer_state import Origin, ProducerState, ProducerStates
 from tidelog.storage.segment import Segment
 from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.storage.values import Appended, DirectoryHealth, Opening, Retired, TimestampedOffset
+from tidelog.storage.verification import Guard
 
 __all__ = [
     "AbortedTransaction",
@@ -18,6 +20,7 @@ __all__ = [
     "EpochEndOffset",
     "Flush",
     "FoundPartition",
+    "Guard",
     "InconsistentTopicId",
     "LogDirectory",
     "Opening",

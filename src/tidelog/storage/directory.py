@@ -6,8 +6,8 @@ A directory fails as a whole: the first StorageFailure of any of its logs takes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final
 from uuid import UUID
 
 from tidelog.config import LogConfig
@@ -24,6 +24,7 @@ from tidelog.storage.checkpoints import (
     encode_meta_properties,
     encode_offsets,
 )
+from tidelog.storage.directory_work import CheckpointWriting, Promise, Removal
 from tidelog.storage.flush import Flush
 from tidelog.storage.log import PartitionLog
 from tidelog.storage.metadata_file import read_topic_id
@@ -58,65 +59,6 @@ class FoundPartition:
     topic_id: TopicId | None
 
 
-class _Promise(NamedTuple):
-    """What the checkpoint files say of a log."""
-
-    recovery_point: Offset
-    log_start_offset: Offset
-
-
-@dataclass(slots=True, kw_only=True)
-class CheckpointWriting:
-    """Checkpoint files to be put into words and replaced in the directory's thread. No space leaves the old ones, which are only older."""
-
-    disk: Disk
-    health: DirectoryHealth
-    documents: Mapping[str, Mapping[TopicPartition, Offset]]
-    outdated: Mapping[TopicPartition, _Promise] = field(default_factory=dict)
-    """What earlier files say of logs that are gone, and these no longer."""
-    is_performed: bool = False
-
-    def perform(self) -> None:
-        """Do it; a failure takes the directory offline."""
-        try:
-            for path, offsets in self.documents.items():
-                self.health.check(path)
-                self.disk.replace(path, encode_offsets(offsets))
-            self.is_performed = True
-        except DiskFull:
-            return
-        except StorageFailure as failure:
-            self.health.fail(failure)
-            raise
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
-    """Files and directories to be removed in the directory's thread."""
-
-    disk: Disk
-    health: DirectoryHealth
-    paths: tuple[str, ...]
-
-    def perform(self) -> None:
-        """Do it; what is gone already is fine. A failure takes the directory offline."""
-        try:
-            for path in self.paths:
-                self._remove(path)
-        except StorageFailure as failure:
-            self.health.fail(failure)
-            raise
-
-    def _remove(self, path: str) -> None:
-        try:
-            if path.endswith(DELETED_DIRECTORY):
-                self.disk.rmtree(path)
-            else:
-                self.disk.unlink(path)
-        except FileMissing:
-            return
-
-
 class LogDirectory:
     """The logs under one path, and their lock. Create it with `open`."""
 
@@ -139,7 +81,7 @@ class LogDirectory:
         self._log_starts: dict[TopicPartition, Offset] = {}
         self._retired: list[Retired] = []
         # What the checkpoint files may still say of logs that are gone; a namesake must not be taken by their word.
-        self._outdated: dict[TopicPartition, _Promise] = {}
+        self._outdated: dict[TopicPartition, Promise] = {}
         self._last_writing: CheckpointWriting | None = None
 
     @classmethod
@@ -165,6 +107,11 @@ class LogDirectory:
     def failure(self) -> StorageFailure | None:
         """Why the directory is offline; None while it works."""
         return self.health.failure
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether a log that was opened has lost records that no killed process would have taken along."""
+        return any(log.was_cut_short for log in self.logs.values())
 
     def found(self) -> list[FoundPartition]:
         """The logs on disk, sorted, whether opened yet or not."""
@@ -233,8 +180,9 @@ class LogDirectory:
     def _rename_away(self, topic_partition: TopicPartition, ending: str) -> str:
         log = self.logs.pop(topic_partition)
         log.abandon()
-        known = self._outdated.get(topic_partition, _Promise(0, 0))
-        self._outdated[topic_partition] = _Promise(
+        log.forget_damage()
+        known = self._outdated.get(topic_partition, Promise(0, 0))
+        self._outdated[topic_partition] = Promise(
             max(known.recovery_point, self._recovery_points.pop(topic_partition, 0)),
             max(known.log_start_offset, self._log_starts.pop(topic_partition, 0)),
         )
@@ -276,6 +224,7 @@ class LogDirectory:
             health=self.health,
             documents={f"{self.path}/{name}": dict(offsets) for name, offsets in documents.items()},
             outdated=dict(self._outdated),
+            previous=self._last_writing,
         )
         return self._last_writing
 

@@ -86,6 +86,12 @@ class Durability:
         self.recovery_point = min(self.recovery_point, log_end_offset)
         self.settled_end_offset = min(self.settled_end_offset, log_end_offset)
 
+    def make_directory_durable(self) -> None:
+        """Have the directory's own name on the disk now: where an empty log begins must not be forgotten with it."""
+        if self.is_directory_unflushed:
+            self._disk.fsync_dir(self._parent)
+            self.is_directory_unflushed = False
+
     def is_due(self, now_ms: TimestampMs, flush_ms: int | None) -> bool:
         """Whether the oldest batch that no flush covers is older than `flush_ms`."""
         oldest = self._oldest_unflushed_ms
@@ -99,7 +105,7 @@ class Durability:
             files.append(active.file)
         directories = [self._directory] if self.are_names_unflushed or sealed else []
         if self.is_directory_unflushed:
-            directories.append(self._directory.rpartition("/")[0] or ".")
+            directories.append(self._parent)
         documents = []
         if self.are_epochs_unflushed:
             documents.append((f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}", encode_epochs(epochs.entries)))
@@ -174,6 +180,10 @@ class Durability:
         """The log goes: outstanding flushes mean nothing any more, and may fail."""
         for flush in self._outstanding:
             flush.is_cancelled = True
+
+    @property
+    def _parent(self) -> str:
+        return self._directory.rpartition("/")[0] or "."
 
     def _cap_outstanding(self, end_offset: Offset) -> None:
         for flush in self._outstanding:

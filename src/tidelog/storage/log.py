@@ -66,6 +66,7 @@ class PartitionLog(AppendableLog, ReadableLog):
         """New settings, from now on."""
         self.config = self._segments.config = config
         self._segments.active.index_interval_bytes = config.index_interval_bytes
+        self._are_gaps_known |= config.is_compacted
         self._roll_after_ms = roll_after_ms(config, self.topic_partition)
         self._durability.reconfigure(config.flush_messages, self.log_end_offset)
 

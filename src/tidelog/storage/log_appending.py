@@ -16,8 +16,9 @@ from tidelog.storage.log_shaping import ShapeableLog
 from tidelog.storage.producer_state import CachedBatch, Origin
 from tidelog.storage.replicated import check_replicated
 from tidelog.storage.segment import RELATIVE_OFFSET_MAX
-from tidelog.storage.snapshots import marker_of
+from tidelog.storage.snapshots import headers_before, marker_of
 from tidelog.storage.values import Appended
+from tidelog.storage.verification import Guard
 
 
 class AppendableLog(ShapeableLog):
@@ -31,10 +32,12 @@ class AppendableLog(ShapeableLog):
         now_ms: TimestampMs,
         origin: Origin = Origin.CLIENT,
         header: BatchHeader | None = None,
+        guard: Guard | None = None,
     ) -> Appended:
         """Give a validated batch the next offsets, in place, and write it; a retry of a known batch gets the old offsets and writes nothing.
 
-        Whoever validated it may pass on the `header` he has read.
+        Whoever validated it may pass on the `header` he has read. The first batch of a client's transaction needs the `guard` with which
+        its coordinator was asked.
 
         Raises ApiError where the producer's state says no, DiskFull (the log is as before), StorageFailure.
         """
@@ -44,9 +47,11 @@ class AppendableLog(ShapeableLog):
         marker: Marker | None = None
         if header.producer_id >= 0:
             marker = marker_of(header, batch)
-            duplicate = self._producers.check(header, marker, origin)
-            if duplicate is not None:
-                return self._answer_duplicate(duplicate)
+            if marker is None and origin is Origin.CLIENT:
+                duplicate = self._duplicate_of(header, guard)
+                if duplicate is not None:
+                    return self._answer_duplicate(duplicate)
+            self._producers.check(header, marker, origin)
         size = len(batch)
         if size > self.config.segment_bytes:
             raise ApiError(
@@ -66,6 +71,25 @@ class AppendableLog(ShapeableLog):
         self._durability.advance(last_offset + 1, now_ms)
         append_time = header.max_timestamp if header.attributes & APPEND_TIME_BIT else NO_TIMESTAMP
         return Appended(base_offset, last_offset, append_time, False, self._durability.is_wanted)
+
+    def append_marker(
+        self, marker: bytearray, *, leader_epoch: LeaderEpoch, now_ms: TimestampMs, has_own_epoch: bool
+    ) -> Appended:
+        """Write down how a producer's transaction ended, for its coordinator.
+
+        Where each transaction has an epoch of its own, the marker's must be one that nothing of the producer was written under (KIP-1228):
+        a marker that comes late does not end the transaction after the one it is for. One that is told again after it was written is not
+        written again; who waits for it waits for everything there is.
+
+        Raises as `append_as_leader` does.
+        """
+        header = read_header(marker)
+        if has_own_epoch and self._producers.is_ended(header):
+            last_offset = self.log_end_offset - 1
+            return Appended(last_offset, last_offset, NO_TIMESTAMP, True, self._durability.is_wanted)
+        return self.append_as_leader(
+            marker, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR, header=header
+        )
 
     def append_as_follower(self, data: Buffer, *, now_ms: TimestampMs) -> Appended:
         """Write the leader's batches as they are; half a batch at the end is left out.
@@ -95,6 +119,17 @@ class AppendableLog(ShapeableLog):
         self._note_epoch(leader_epoch, self.log_end_offset)
 
     # Inside.
+
+    def _duplicate_of(self, header: BatchHeader, guard: Guard | None) -> CachedBatch | None:
+        """The batch of which a client's is a retry; for a new one it is seen to that its transaction is open. Raises ApiError."""
+        forgetful = self._producers.forgetful_about(header)
+        if forgetful is not None:
+            forgetful.recall(headers_before(forgetful.batches[0].base_offset, self._segments.all))
+        known = self._producers.get(header.producer_id)
+        duplicate = None if known is None else known.find_duplicate(header)
+        if duplicate is None and header.is_transactional:
+            self.verification.check(known, header, guard)
+        return duplicate
 
     def _answer_duplicate(self, duplicate: CachedBatch) -> Appended:
         append_time = duplicate.timestamp_ms if self.config.timestamp_type else NO_TIMESTAMP
@@ -147,6 +182,8 @@ class AppendableLog(ShapeableLog):
                 if finished is not None and finished.is_aborted:
                     stable_offset = self._producers.stable_offset_after(finished)
                     active.transaction_index.append_finished(finished, stable_offset)
+                if header.is_transactional:
+                    self.verification.note(header)
             last_offset = header.base_offset + header.last_offset_delta
             active.note(header.base_offset, last_offset, header.max_timestamp, header.length + LENGTH_OVERHEAD)
         except StorageFailure as failure:

@@ -52,6 +52,7 @@ class ShapeableLog(LogState):
             return 0
         with suppress(DiskFull):  # Then a crash may bring old records back, which is no reason to keep the disk full.
             self._promise_start(self._segments.bases[count])
+            self._keep_producers_before(count)
         self._advance_start(self._segments.bases[count])
         with self._changing():
             gone = self._segments.retire_first(count, now_ms)
@@ -91,6 +92,7 @@ class ShapeableLog(LogState):
             self.truncate_fully_and_start_at(max(offset, self.log_start_offset), now_ms=now_ms)
             return True
         self.log_end_offset = end_offset
+        self._forget_cut(end_offset)
         self._durability.lower(end_offset, self._segments.all)
         self._durability.are_epochs_unflushed |= self._epochs.truncate_from_end(end_offset)
         with self._changing():
@@ -107,6 +109,7 @@ class ShapeableLog(LogState):
         self._durability.are_epochs_unflushed |= self._epochs.clear()
         self._producers = ProducerStates()
         self.log_start_offset = self.log_end_offset = offset
+        self._forget_cut(offset)
         self._durability.restart(offset, offset)
 
     def replace_segments(self, *, cleaned: Sequence[Offset], replaced: Sequence[Offset], now_ms: TimestampMs) -> None:
@@ -132,6 +135,15 @@ class ShapeableLog(LogState):
             with self._changing():
                 raise_floors(self._disk, self.directory, Floors(log_start_offset=offset))
 
+    def _keep_producers_before(self, count: int) -> None:
+        """What is known of producers only through the oldest segments is in the snapshot after them: it must outlive a crash better than they.
+
+        Else a marker that stays behind would say that its producer never wrote a record, and the next one would be out of order.
+        """
+        if self._segments.all[count - 1] in self._durability.sealed:
+            with self._changing():
+                self._snapshots.make_durable(self._segments.bases[count])
+
     def _advance_start(self, offset: Offset) -> None:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
@@ -140,6 +152,12 @@ class ShapeableLog(LogState):
     def _lower_promises(self, offset: Offset) -> None:
         lower_floors(self._disk, self.directory, offset)
         self._truncation_point.lower(offset, recovery_point=self.recovery_point, log_start_offset=self.log_start_offset)
+
+    def _forget_cut(self, end_offset: Offset) -> None:
+        """Rot that was cut away is gone; and what is left may be older than this process."""
+        if self.damaged_from is not None and end_offset <= self.damaged_from:
+            self.forget_damage()
+        self._unchecked_from = end_offset
 
     def _rebuild_producers(self, now_ms: TimestampMs) -> None:
         self._untouched_end_offset = None

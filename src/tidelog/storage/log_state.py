@@ -25,6 +25,7 @@ from tidelog.storage.segment import Segment
 from tidelog.storage.segment_list import SegmentList
 from tidelog.storage.truncation_point import TruncationPoint
 from tidelog.storage.values import Opening, Retired
+from tidelog.storage.verification import Verification
 
 
 class LogState:
@@ -46,12 +47,17 @@ class LogState:
         self.config = config
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
+        self.was_cut_short = loaded.is_cut_short
+        """Whether opening it ended the log where something did not fit that no killed process leaves behind."""
+        self._unchecked_from = loaded.log_end_offset
+        self._are_gaps_known = config.is_compacted  # Compaction leaves gaps; nothing else should.
         self.cut_count = 0
         """How often records were cut away: a different number means that what was read before need not be the log's any more."""
         self._health = opening.health
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._snapshots = loaded.snapshots
+        self.verification: Final = Verification()  # Of producers who begin a transaction while the log is led here.
         self._truncation_point = TruncationPoint(disk, directory, opening)
         self._roll_after_ms = roll_after_ms(config, topic_partition)
         # Where the log ends if it is as a clean shutdown left it, with its indexes and its snapshot.
@@ -92,6 +98,24 @@ class LogState:
     def producers(self) -> ProducerStates:
         """What the log knows of its producers, to be read only."""
         return self._producers
+
+    @property
+    def damaged_from(self) -> Offset | None:
+        """Where rot was met in this log; None while none is known."""
+        return self._health.damaged.get(self.topic_partition)
+
+    def note_damage(self, offset: Offset) -> None:
+        """Somebody has met rot at this offset, or before it."""
+        self._health.note_damage(self.topic_partition, offset)
+
+    def on_examined(self) -> None:
+        """All of the log was read, and nothing is rotten: where offsets are missing, compaction has once taken them."""
+        self._are_gaps_known = True
+        self.forget_damage()
+
+    def forget_damage(self) -> None:
+        """What was rotten is gone."""
+        self._health.damaged.pop(self.topic_partition, None)
 
     @property
     def is_offline(self) -> bool:
@@ -143,12 +167,13 @@ class LogState:
     # Guards.
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """What goes wrong while reading: rot is the reader's to hear of, a failing disk takes the directory offline."""
+    def _reading(self, offset: Offset) -> Iterator[None]:
+        """What goes wrong while reading up to an offset: rot is the reader's to hear of, a failing disk takes the directory offline."""
         self._health.check(self.directory)
         try:
             yield
         except CorruptBatch as error:
+            self.note_damage(offset)
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         except StorageFailure as failure:
             self._health.fail(failure)

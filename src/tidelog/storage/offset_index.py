@@ -64,6 +64,11 @@ class OffsetIndex:
         count = len(self.entries)
         return 0 if count == 0 else self.last_position() - (self.entries.entry(count - 2).position if count > 1 else 0)
 
+    def boundary_before(self, position: int) -> int:
+        """Where a batch begins, at or not far before `position`."""
+        count = self.entries.count_up_to(_position, position)
+        return self.entries.entry(count - 1).position if count else 0
+
     def offset_after(self, position: int) -> Offset | None:
         """An offset not below any batch that begins before `position`, and not far above; None if the index ends before that."""
         count = self.entries.count_up_to(_position, position - 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from bisect import insort
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -72,6 +72,8 @@ class ProducerState:
     last_timestamp_ms: TimestampMs = -1
     transaction_first_offset: Offset = NO_TRANSACTION
     batches: deque[CachedBatch] = field(default_factory=lambda: deque(maxlen=CACHED_BATCHES_MAX))
+    # A snapshot holds the newest batch only, though several may be under way: a retry of another would seem to be out of order.
+    is_forgetful: bool = False
 
     @property
     def last_sequence(self) -> int:
@@ -82,6 +84,15 @@ class ProducerState:
     def last_offset(self) -> Offset:
         """Offset of the newest record in the current epoch; -1 while there is none."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    @property
+    def has_open_transaction(self) -> bool:
+        """Whether records were written in a transaction that no marker has ended."""
+        return self.transaction_first_offset != NO_TRANSACTION
+
+    def is_in_transaction(self, producer_epoch: int) -> bool:
+        """Whether that transaction is the one of this epoch."""
+        return self.transaction_first_offset != NO_TRANSACTION and self.producer_epoch == producer_epoch
 
     def find_duplicate(self, header: BatchHeader) -> CachedBatch | None:
         """The remembered batch of which this one is a retry."""
@@ -98,6 +109,21 @@ class ProducerState:
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
+            self.is_forgetful = False
+
+    def recall(self, headers: Iterable[BatchHeader]) -> None:
+        """Remember batches before the oldest that is known, as far as they are among `headers`, which come newest first."""
+        self.is_forgetful = False
+        for header in headers:
+            oldest = self.batches[0]
+            if oldest.base_sequence == 0 or len(self.batches) == CACHED_BATCHES_MAX:
+                return
+            if header.producer_id != self.producer_id or header.is_control:
+                continue
+            is_next = sequence_after(header.last_sequence) == oldest.base_sequence
+            if header.producer_epoch != self.producer_epoch or not is_next:
+                return
+            self.batches.appendleft(_cached(header))
 
 
 class ProducerStates:
@@ -127,28 +153,37 @@ class ProducerStates:
         """What is known of a producer."""
         return self._producers.get(producer_id)
 
-    def check(self, header: BatchHeader, marker: Marker | None, origin: Origin) -> CachedBatch | None:
-        """Decide about a batch a leader is asked to append: None to append it, the remembered batch to answer a retry; or ApiError."""
+    def check(self, header: BatchHeader, marker: Marker | None, origin: Origin) -> None:
+        """Whether a leader may append a batch that is no retry of one that it knows. Raises ApiError."""
         known = self._producers.get(header.producer_id)
         if known is None:
-            return None
-        if marker is not None:
-            _check_epoch(known, header)
-            _check_coordinator(known, marker)
-            return None
-        if origin is Origin.CLIENT:
-            duplicate = known.find_duplicate(header)
-            if duplicate is not None:
-                return duplicate
+            return
         _check_epoch(known, header)
+        if marker is not None:
+            _check_coordinator(known, marker)
+            return
         if origin is Origin.CLIENT:
             _check_sequence(known, header)
-        if known.transaction_first_offset != NO_TRANSACTION and not header.is_transactional:
+        if known.has_open_transaction and not header.is_transactional:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {header.producer_id} has an open transaction and sent a batch outside of it",
             )
-        return None
+
+    def is_ended(self, header: BatchHeader) -> bool:
+        """Whether the transaction that a marker with an epoch of its own is to end has been ended by it. Raises ApiError if it is too late.
+
+        Epochs of a log only grow, so nothing of that transaction can come any more.
+        """
+        known = self._producers.get(header.producer_id)
+        if known is None or header.producer_epoch != known.producer_epoch:
+            return False
+        if known.has_open_transaction:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} writes another transaction at epoch {known.producer_epoch}",
+            )
+        return True
 
     def apply(self, header: BatchHeader, marker: Marker | None) -> FinishedTransaction | None:
         """Note a batch that is in the log; a marker that ends a transaction with records gives back that transaction."""
@@ -164,18 +199,9 @@ class ProducerStates:
 
     def _apply_data(self, known: ProducerState, header: BatchHeader) -> None:
         known.enter_epoch(header.producer_epoch)
-        last_offset = header.base_offset + header.last_offset_delta
-        known.batches.append(
-            CachedBatch(
-                header.base_sequence,
-                header.last_sequence,
-                last_offset,
-                header.last_offset_delta,
-                header.max_timestamp,
-            )
-        )
+        known.batches.append(_cached(header))
         known.last_timestamp_ms = header.max_timestamp
-        if header.is_transactional and known.transaction_first_offset == NO_TRANSACTION:
+        if header.is_transactional and not known.has_open_transaction:
             known.transaction_first_offset = header.base_offset
             self._ongoing[header.base_offset] = header.producer_id
 
@@ -219,15 +245,32 @@ class ProducerStates:
         expired = [
             known.producer_id
             for known in self._producers.values()
-            if known.transaction_first_offset == NO_TRANSACTION and now_ms - known.last_timestamp_ms >= expiration_ms
+            if not known.has_open_transaction and now_ms - known.last_timestamp_ms >= expiration_ms
         ]
         for producer_id in expired:
             del self._producers[producer_id]
         return len(expired)
 
+    def forgetful_about(self, header: BatchHeader) -> ProducerState | None:
+        """The producer, if this may be the retry of a batch that was not its newest when a snapshot was made."""
+        known = self._producers.get(header.producer_id)
+        if known is None or not known.is_forgetful or header.producer_epoch != known.producer_epoch:
+            return None
+        return None if header.base_sequence == sequence_after(known.last_sequence) else known
+
     def to_snapshot(self) -> list[SnapshotEntry]:
         """What goes into the snapshot file."""
         return [_to_snapshot(known) for known in self._producers.values()]
+
+
+def _cached(header: BatchHeader) -> CachedBatch:
+    return CachedBatch(
+        header.base_sequence,
+        header.last_sequence,
+        header.base_offset + header.last_offset_delta,
+        header.last_offset_delta,
+        header.max_timestamp,
+    )
 
 
 def _check_epoch(known: ProducerState, header: BatchHeader) -> None:
@@ -272,6 +315,7 @@ def _from_snapshot(entry: SnapshotEntry) -> ProducerState:
         known.batches.append(
             CachedBatch(base_sequence, entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms)
         )
+        known.is_forgetful = base_sequence > 0
     return known
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from tidelog.config import LogConfig
 from tidelog.model import NO_LEADER_EPOCH, Offset, TimestampMs
-from tidelog.records.batch import CorruptBatch, crc_holds
+from tidelog.records.batch import HEADER_SIZE, CorruptBatch, crc_holds, read_header
 from tidelog.runtime import Disk, FileMissing
 from tidelog.storage.checkpoints import DamagedCheckpoint, EpochStart, decode_epochs
 from tidelog.storage.epoch_cache import LeaderEpochCache
@@ -46,6 +46,8 @@ class LoadedLog:
     """Sealed segments that were rebuilt and must be made durable before the recovery point passes them."""
     is_as_closed: bool = False
     """Whether a clean shutdown has left everything a closed log needs, so that closing it again writes nothing."""
+    is_cut_short: bool = False
+    """Whether the log ends where something did not fit, other than the half of a last batch that a killed process leaves."""
     are_epochs_changed: bool = False
     are_names_changed: bool = False
 
@@ -94,6 +96,7 @@ class _Loader:
         self._unflushed: list[Segment] = []
         self._recovered_epoch = NO_LEADER_EPOCH
         self._are_names_changed = False
+        self._is_cut_short = False
 
     def load(self) -> LoadedLog:
         self._are_names_changed = resolve_interrupted_swaps(self._disk, self._directory)
@@ -221,6 +224,7 @@ class _Loader:
             segment = segments[number]
             if number > first:
                 if self._is_suffix_lost(next_offset, segment):
+                    self._is_cut_short = True
                     self._remove_from(number)
                     break
                 segments[number - 1].seal()
@@ -231,11 +235,22 @@ class _Loader:
             end = segment.size
             next_offset = self._recover(segment, max(next_offset, segment.base_offset), self._end_of(number))
             if segment.size < end:
+                self._is_cut_short = not self._is_half_batch(segment, end) or number + 1 < len(segments)
                 self._remove_from(number + 1)
                 segment.file.truncate(segment.size)
                 segment.file.fsync()  # Else a later crash may bring the rest back, behind batches written since.
                 break
         return next_offset
+
+    def _is_half_batch(self, segment: Segment, end: int) -> bool:
+        """Whether what is cut away at the end of the log can be a write that its process did not live to finish."""
+        if self._opening.is_clean:
+            return False
+        rest = segment.file.pread(segment.size, HEADER_SIZE)
+        try:
+            return len(rest) < HEADER_SIZE or segment.size + read_header(rest).size > end
+        except CorruptBatch:
+            return False
 
     def _recover(self, segment: Segment, next_offset: Offset, end_offset: Offset) -> Offset:
         """Rebuild a segment from its batches; its size afterwards is where the first thing that does not fit begins."""
@@ -325,6 +340,7 @@ class _Loader:
             recovery_point=recovery_point,
             unflushed_sealed=[segment for segment in self._unflushed if segment is not self._segments[-1]],
             is_as_closed=self._opening.is_clean and log_end_offset in self._snapshots.offsets,
+            is_cut_short=self._is_cut_short,
             are_epochs_changed=list(self._epochs.entries) != stored_epochs,
             # A process that was killed may have left names that only the page cache knows.
             are_names_changed=self._are_names_changed or not self._opening.is_clean,

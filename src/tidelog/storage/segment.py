@@ -6,7 +6,7 @@ Only the last segment of a log takes appends; the others are sealed. Indexes are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.model import NO_OFFSET, NO_TIMESTAMP, Offset, TimestampMs
 from tidelog.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader, CorruptBatch
@@ -22,6 +22,14 @@ from tidelog.storage.transaction_index import TransactionIndex
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _HINTS_MAX: Final = 256
+
+
+class VisiblePrefix(NamedTuple):
+    """How many records below an offset a reader of committed records gets of a segment; true until the log is cut."""
+
+    cut_count: int
+    end_offset: Offset
+    record_count: int
 
 
 class Segment:
@@ -43,6 +51,7 @@ class Segment:
         "size",
         "time_index",
         "transaction_index",
+        "visible_prefix",
     )
 
     def __init__(
@@ -63,6 +72,7 @@ class Segment:
         self._unindexed_bytes = 0
         # Base offset -> position of recent batches, so that readers at the tail need no search. Two generations bound it.
         self._hints: dict[Offset, int] = {}
+        self.visible_prefix: VisiblePrefix | None = None  # what `visible` has counted, so that it need not again
         self._older_hints: dict[Offset, int] = {}
 
     def __repr__(self) -> str:

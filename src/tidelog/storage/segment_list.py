@@ -74,6 +74,11 @@ class SegmentList:
         number = bisect_right(self.bases, segment.base_offset)
         return number < len(self.bases) and self.bases[number] <= offset
 
+    def end_of(self, segment: Segment, log_end_offset: Offset) -> Offset:
+        """The offset that a segment's records stay below."""
+        number = bisect_right(self.bases, segment.base_offset)
+        return self.bases[number] if number < len(self.bases) else log_end_offset
+
     def rest_flushed(self) -> None:
         """After a flush: sealed segments that no flush is to cover any more need not stay open."""
         if self._durability.is_flushing:
@@ -128,6 +133,7 @@ class SegmentList:
         except DiskFull as full:  # This one does not pass: the log has no segment left to go on with.
             raise StorageFailure(full.operation, full.path, full.reason) from full
         self._disk.fsync_dir(self._directory)
+        self._durability.make_directory_durable()
 
     def replace(self, *, cleaned: Sequence[Offset], replaced: Sequence[Offset], now_ms: TimestampMs) -> None:
         """Swap compacted segments in; see `swap`."""

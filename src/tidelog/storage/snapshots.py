@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import Final
 
 from tidelog.model import Offset, TimestampMs
 from tidelog.records.batch import BatchHeader, CorruptBatch
@@ -14,6 +16,11 @@ from tidelog.storage.producer_snapshot import DamagedSnapshot, decode_snapshot, 
 from tidelog.storage.producer_state import ProducerStates
 from tidelog.storage.scan import read_batch
 from tidelog.storage.segment import Segment
+
+# How far back earlier batches of a producer are looked for, when it sends one again after a restart.
+RECALLED_BYTES: Final = 4 << 20
+RECALLED_BATCHES: Final = 2_000
+RECALLED_PIECE: Final = 64 << 10
 
 
 class SnapshotFiles:
@@ -40,6 +47,13 @@ class SnapshotFiles:
             file.truncate(len(content))
         self.offsets.add(offset)
         return file
+
+    def make_durable(self, offset: Offset) -> None:
+        """Have the snapshot for this offset on the disk with its name, if there is one."""
+        if offset in self.offsets:
+            with closing(self._disk.open(self.path(offset))) as file:
+                file.fsync()
+            self._disk.fsync_dir(self._directory)
 
     def newest(self, start_offset: Offset, end_offset: Offset) -> tuple[Offset, ProducerStates]:
         """The newest whole snapshot for an offset in [start, end] and its producers; nobody at `start_offset` if there is none."""
@@ -84,6 +98,43 @@ def producers_at(
         if not is_before and segment.base_offset < offset:
             _replay(segment, start_offset, offset, producers)
     return producers
+
+
+def headers_before(offset: Offset, segments: Sequence[Segment]) -> Iterator[BatchHeader]:
+    """Headers of the batches that end below an offset, newest first: so many, and so many bytes back, at most. Damage leaves some out."""
+    bytes_left, batches_left = RECALLED_BYTES, RECALLED_BATCHES
+    for segment in reversed(segments):
+        end = _position_of(offset, segment)
+        while end > 0 and bytes_left > 0 and batches_left > 0:
+            begin = segment.offset_index.boundary_before(max(end - RECALLED_PIECE, 0))
+            headers = _headers_between(segment, begin, end)
+            yield from reversed(headers)
+            bytes_left -= end - begin
+            batches_left -= len(headers)
+            end = begin
+
+
+def _position_of(offset: Offset, segment: Segment) -> int:
+    """Where the batches of a segment end that end below an offset."""
+    if segment.base_offset >= offset:
+        return 0
+    try:
+        position = segment.locate(offset)
+    except CorruptBatch:
+        return 0
+    return segment.size if position is None else position
+
+
+def _headers_between(segment: Segment, begin: int, end: int) -> list[BatchHeader]:
+    headers = []
+    try:
+        for position, header in segment.scan_headers(begin):
+            if position >= end:
+                break
+            headers.append(header)
+    except CorruptBatch:
+        return headers
+    return headers
 
 
 def marker_of(header: BatchHeader, batch: Buffer) -> Marker | None:

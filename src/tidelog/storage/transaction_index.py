@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tidelog.model import Offset, ProducerId
@@ -69,6 +70,11 @@ class TransactionIndex:
             if entry.last_stable_offset >= end_offset:
                 return True
         return False
+
+    def after(self, offset: Offset) -> Iterator[AbortedEntry]:
+        """The entries whose markers lie behind `offset`."""
+        entries = self.entries
+        return map(entries.entry, range(entries.count_up_to(_last_offset, offset), len(entries)))
 
     def truncate_to(self, offset: Offset) -> None:
         """Forget transactions whose marker is at `offset` or later."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelog.model import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicId
+from tidelog.model import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicId, TopicPartition
 from tidelog.runtime import StorageFailure
 from tidelog.storage.open_files import OpenFiles
 
@@ -57,6 +57,12 @@ class DirectoryHealth:
     """Whether a log directory still works; its logs share one. The first failure is for ever, as a failed fsync cannot be taken back."""
 
     failure: StorageFailure | None = None
+    damaged: dict[TopicPartition, Offset] = field(default_factory=dict)
+    """Logs in which rot was met, and from which offset on each is to be replaced by its leader's."""
+
+    def note_damage(self, topic_partition: TopicPartition, offset: Offset) -> None:
+        """Rot at this offset, or before it."""
+        self.damaged[topic_partition] = min(offset, self.damaged.get(topic_partition, offset))
 
     def fail(self, failure: StorageFailure) -> None:
         """Take the directory offline."""
