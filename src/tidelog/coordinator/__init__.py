@@ -1,0 +1,35 @@
+"""State machines replicated through internal topics: what consumer groups and transactions have in common. Groups are in `group`."""
+
+from tidelog.coordinator.machine import (
+    NO_DECISION,
+    RING_AGAIN_MS,
+    Client,
+    Command,
+    CoordinatorRecord,
+    Decision,
+    Machine,
+    MalformedRecord,
+    Moment,
+    Reply,
+    TimerChange,
+    TimerKey,
+    Token,
+    Written,
+)
+
+__all__ = [
+    "NO_DECISION",
+    "RING_AGAIN_MS",
+    "Client",
+    "Command",
+    "CoordinatorRecord",
+    "Decision",
+    "Machine",
+    "MalformedRecord",
+    "Moment",
+    "Reply",
+    "TimerChange",
+    "TimerKey",
+    "Token",
+    "Written",
+]
