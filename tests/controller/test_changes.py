@@ -24,9 +24,11 @@ from tidelog.controller import (
     NewTopic,
     Reconsider,
     SeeBrokers,
+    layout,
 )
+from tidelog.controller.altering import with_doubted_minimums
 from tidelog.model import ApiError, ErrorCode, TopicPartition
-from tidelog.registry import Create, Set
+from tidelog.registry import Create, Node, Set
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
@@ -137,9 +139,8 @@ def test_altered_settings_are_written_with_a_notification_as_kafka_writes_it() -
     decision = deciding.decide(altering("t", change("flush.ms", "7")))
     [(setting, notification)] = decision.writes
     assert setting == Set("/config/topics/t", b'{"version":1,"config":{"flush.ms":"7","retention.ms":"5"}}')
-    assert notification == Create(
-        "/config/changes/config_change_", b'{"version":2,"entity_path":"topics/t"}', sequential=True
-    )
+    told = b'{"version":2,"entity_path":"topics/t","tidelog":{"min_isr_before":1}}'
+    assert notification == Create("/config/changes/config_change_", told, sequential=True)
     assert decision.image.topics["t"].configs == {"retention.ms": "5", "flush.ms": "7"}
 
 
@@ -343,3 +344,46 @@ def test_raised_minimum_of_all_brokers_is_remembered_for_topics_that_heed_it() -
     deciding = controller(topic("t", state((1, 2))), own, brokers=2)
     image = altered(deciding, ConfigEntity.BROKER, ALL_BROKERS, min_insync_replicas="2").image
     assert image.former_minimums == {"t": 1}
+
+
+@pytest.mark.parametrize(
+    ("told", "doubted"),
+    [
+        (layout.encode_change("/config/topics/t", 2), {"t": 2}),
+        (b'{"version":2,"entity_path":"topics/t"}', {"t": 1}),
+        (layout.encode_change("/config/topics/gone", 2), {}),
+        (layout.encode_change("/config/brokers/1", 2), {"t": 2}),
+        (b"in another language", {"t": 1, "own": 1}),
+    ],
+)
+def test_controller_doubts_the_minimums_that_another_may_have_raised(told: bytes, doubted: dict[str, int]) -> None:
+    own = topic("own", state((1, 2)), configs={"min.insync.replicas": "2"})
+    image = controller(topic("t", state((1, 2))), own, brokers=2).image
+    node = Node(data=told, version=0, czxid=1)
+    assert with_doubted_minimums(image, {"/config/changes/config_change_1": node}).former_minimums == doubted
+
+
+def test_lowest_of_several_doubted_minimums_counts() -> None:
+    image = controller(topic("t", state((1, 2))), brokers=2).image
+    told = {
+        f"/config/changes/config_change_{minimum}": Node(
+            data=layout.encode_change("/config/topics/t", minimum), version=0, czxid=1
+        )
+        for minimum in (3, 1, 2)
+    }
+    assert with_doubted_minimums(image, told).former_minimums == {"t": 1}
+
+
+@pytest.mark.parametrize(
+    ("entity", "name"), [(ConfigEntity.TOPIC, "t"), (ConfigEntity.BROKER, ALL_BROKERS), (ConfigEntity.BROKER, "1")]
+)
+def test_notification_of_a_change_tells_the_next_controller_the_minimum_before(entity: ConfigEntity, name: str) -> None:
+    """Also one that was raised before that: leaders may have heard of neither."""
+    own = topic("own", state((1, 2)), configs={"min.insync.replicas": "1"})
+    deciding = controller(topic("t", state((1, 2))), own, brokers=2, min_insync_replicas="2")
+    for raised in ("3", "4"):
+        decision = altered(deciding, entity, name, min_insync_replicas=raised)
+        told = list(decision.writes)[-1][-1]
+        assert isinstance(told, Create)
+        assert layout.minimum_before(told.path, Node(data=told.data, version=0, czxid=1)) == 2
+        deciding.image = decision.image

@@ -204,6 +204,14 @@ def test_known_epochs_node() -> None:
 
 
 def test_notification_tells_whose_settings_have_changed() -> None:
-    content = layout.encode_change("/config/topics/t")
-    assert content == b'{"version":2,"entity_path":"topics/t"}'
-    assert layout.decode_change("/config/changes/c", Node(data=content, version=0, czxid=1)) == "/config/topics/t"
+    content = layout.encode_change("/config/topics/t", 2)
+    assert content == b'{"version":2,"entity_path":"topics/t","tidelog":{"min_isr_before":2}}'
+    told = Node(data=content, version=0, czxid=1)
+    assert layout.decode_change("/config/changes/c", told) == "/config/topics/t"
+    assert layout.minimum_before("/config/changes/c", told) == 2
+
+
+def test_notification_that_kafka_wrote_says_nothing_of_the_minimum_before() -> None:
+    told = Node(data=b'{"version":2,"entity_path":"topics/t"}', version=0, czxid=1)
+    assert layout.decode_change("/config/changes/c", told) == "/config/topics/t"
+    assert layout.minimum_before("/config/changes/c", told) is None

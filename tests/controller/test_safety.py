@@ -224,5 +224,5 @@ def test_lives_are_eventful() -> None:
 @pytest.mark.proof
 @pytest.mark.parametrize("min_isr", [1, 2, 3])
 def test_whoever_is_elected_cleanly_knows_all_that_was_committed_in_many_lives(min_isr: int) -> None:
-    for number in range(3_000):
+    for number in range(1_500):
         lived(f"many {number}", min_isr=min_isr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from tidelog.config import BrokerConfig
 from tidelog.controller import layout
@@ -11,10 +12,12 @@ from tidelog.controller.alteration import ConfigAlteration, ConfigEntity, altere
 from tidelog.controller.commands import Change, Decision, Write
 from tidelog.controller.election import Rules, settled
 from tidelog.controller.image import ClusterImage, TopicImage
-from tidelog.controller.leading import default_rules, rules_of
+from tidelog.controller.leading import MIN_ISR, default_rules, rules_of
 from tidelog.controller.writes import PARTITIONS_PER_WRITE, StateChanges, chunks
 from tidelog.model import ApiError, TopicPartition
-from tidelog.registry import Create, Operation, Set
+from tidelog.registry import Create, Node, Operation, Set
+
+LOWEST_MINIMUM: Final = 1  # of min.insync.replicas
 
 
 def alter_configs(image: ClusterImage, static: BrokerConfig, alterations: Sequence[ConfigAlteration]) -> Decision:
@@ -64,8 +67,19 @@ def _alteration(
     if configs == (known or {}):
         return image, []
     content = layout.encode_configs(configs)
-    notification = Create(layout.CHANGE_NOTIFICATION, layout.encode_change(path), sequential=True)
+    told = layout.encode_change(path, _minimum_before(image, alteration, static))
+    notification = Create(layout.CHANGE_NOTIFICATION, told, sequential=True)
     return changed, [Create(path, content) if known is None else Set(path, content), notification]
+
+
+def _minimum_before(image: ClusterImage, alteration: ConfigAlteration, static: BrokerConfig) -> int:
+    """The lowest min.insync.replicas by which a leader that has not heard of the alteration commits what is altered."""
+    default = default_rules(image, static)
+    if alteration.entity is ConfigEntity.TOPIC:
+        rules, names = rules_of(image.topics[alteration.name], default), [alteration.name]
+    else:
+        rules, names = default, [name for name, topic in image.topics.items() if MIN_ISR not in topic.configs]
+    return min([rules.min_isr, *(image.former_minimums.get(name, rules.min_isr) for name in names)])
 
 
 def _without_eligible(before: ClusterImage, after: ClusterImage, static: BrokerConfig) -> StateChanges:
@@ -87,6 +101,36 @@ def _with_former_minimums(before: ClusterImage, after: ClusterImage, static: Bro
         if was.min_isr < now.min_isr
     }
     return dataclasses.replace(after, former_minimums={**after.former_minimums, **raised}) if raised else after
+
+
+def with_doubted_minimums(image: ClusterImage, notifications: Mapping[str, Node]) -> ClusterImage:
+    """The image of a controller that finds settings changed that it has not changed itself: a minimum may have been raised just now.
+
+    The former one counts for the topics concerned until every leader must have heard: whoever leaves an ISR is not taken to know what a
+    leader that has not heard commits without it.
+    """
+    doubted = dict(image.former_minimums)
+    for path, node in notifications.items():
+        changed, minimum = _change_told(path, node)
+        for name, topic in image.topics.items():
+            if _is_concerned(topic, changed):
+                doubted[name] = min(minimum, doubted.get(name, minimum))
+    return dataclasses.replace(image, former_minimums=doubted) if doubted else image
+
+
+def _change_told(path: str, node: Node) -> tuple[str, int]:
+    """What a notification tells of, and the minimum before; of anything, and of the lowest there is, if it cannot be read."""
+    try:
+        return layout.decode_change(path, node), layout.minimum_before(path, node) or LOWEST_MINIMUM
+    except layout.MalformedNode:
+        return "", LOWEST_MINIMUM
+
+
+def _is_concerned(topic: TopicImage, changed_path: str) -> bool:
+    """Whether the minimum of a topic may be another than before the settings at a path were changed."""
+    if changed_path.startswith(f"{layout.TOPIC_CONFIGS}/"):
+        return changed_path == layout.topic_config_path(topic.name)
+    return changed_path == "" or MIN_ISR not in topic.configs
 
 
 def _now_unclean(before: ClusterImage, after: ClusterImage, static: BrokerConfig) -> tuple[TopicPartition, ...]:

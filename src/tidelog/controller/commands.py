@@ -98,6 +98,14 @@ class BeginShutdown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Distrust:
+    """A broker has met rot in these replicas of its own, and asks for leave to cut it away: nobody may count on them any more."""
+
+    broker_id: BrokerId
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoseReplicas:
     """A broker cannot serve these replicas any more, since their disk failed. They are to be reconsidered next.
 
@@ -154,6 +162,7 @@ Command: TypeAlias = (
     | AlterPartition
     | BeginShutdown
     | LoseReplicas
+    | Distrust
     | ForgetMinimums
     | ElectLeaders
     | ElectGreatest

@@ -15,6 +15,7 @@ from tidelog.controller.commands import (
     CreateTopics,
     Decision,
     DeleteTopics,
+    Distrust,
     ElectGreatest,
     ElectLeaders,
     ForgetMinimums,
@@ -60,6 +61,8 @@ class Controller:
                 return alter_configs(self.image, self._static_config, alterations)
             case Reconsider():
                 return self.leading.reconsider(command)
+            case Distrust():
+                return self.leading.distrust(command)
             case ElectLeaders():
                 return self.leading.elect(command)
             case ElectGreatest():

@@ -82,6 +82,19 @@ def reconsidered(state: PartitionState, presence: Presence, rules: Rules) -> Par
     return settled(state, after, is_new_epoch=state.leader in presence.restarted)
 
 
+def distrusted(state: PartitionState, broker: BrokerId, presence: Presence, rules: Rules) -> PartitionState:
+    """The state under which a replica that has met rot in its log may cut it: in a new epoch, and without its standing.
+
+    The same where no other live replica is in sync: then nobody else has what it would cut, and it goes on as it is.
+    """
+    others = [one for one in state.isr if one != broker and one in presence.present and one not in state.lost]
+    if not others:
+        return state
+    after = _forgetting(state, dataclasses.replace(presence, forgetful=frozenset({broker})))
+    after = _with_isr(after, after.isr, rules) if _leads_on(after, presence) else _elected(after, presence, rules)
+    return settled(state, after, is_new_epoch=True)
+
+
 def settled(before: PartitionState, after: PartitionState, *, is_new_epoch: bool = False) -> PartitionState:
     """`after` as the next state, under the next leader epoch; `before` itself if nothing differs and no new epoch is wanted anyway.
 
@@ -120,7 +133,11 @@ def is_waiting_for_ends(state: PartitionState, presence: Presence) -> bool:
 
 
 def greatest(state: PartitionState, ends: Mapping[BrokerId, ReplicaEnd]) -> PartitionState:
-    """The state under the replica whose log goes farthest; of equals, the first of the assignment."""
+    """The state under the replica whose log goes farthest; of equals, the first of the assignment.
+
+    Whoever wrote last in the newest epoch that any of them knows has all that the others of them have of it and of earlier epochs. So it
+    costs nothing to take one that had no standing; and where those that had it lost their disks, it may save what was committed.
+    """
     order = [broker for broker in state.assignment if broker in ends]
     leader = max(order, key=lambda broker: (ends[broker], -order.index(broker)))
     return settled(state, dataclasses.replace(state, leader=leader, isr=(leader,), eligible=(), lost=()))

@@ -340,14 +340,27 @@ def decode_configs(path: str, node: Node) -> dict[str, str]:
 CHANGE_NOTIFICATION: Final = f"{CONFIG_CHANGES}/config_change_"
 
 
-def encode_change(config_path: str) -> bytes:
-    """The content of a notification that the settings at a path have changed."""
-    return encode({"version": 2, "entity_path": config_path.removeprefix("/config/")})
+def encode_change(config_path: str, minimum_before: int) -> bytes:
+    """The content of a notification that the settings at a path have changed. The minimum is for our controllers; Kafka overlooks it."""
+    return encode(
+        {
+            "version": 2,
+            "entity_path": config_path.removeprefix("/config/"),
+            "tidelog": {"min_isr_before": minimum_before},
+        }
+    )
 
 
 def decode_change(path: str, node: Node) -> str:
     """The path whose settings a notification tells of."""
     return f"/config/{Reader(path, node).text('entity_path')}"
+
+
+def minimum_before(path: str, node: Node) -> int | None:
+    """The min.insync.replicas before, for a leader that has not heard of the change yet; None if nobody wrote it."""
+    reader = Reader(path, node)
+    before = reader.mapping("tidelog").get("min_isr_before") if reader.has("tidelog") else None
+    return before if isinstance(before, int) else None
 
 
 def encode_producer_id_block(broker_id: BrokerId, block: range) -> bytes:

@@ -9,17 +9,18 @@ from typing import Final
 
 from tidelog.config import TOPIC_SETTINGS, BrokerConfig
 from tidelog.controller.channels import ReplicaEnd
-from tidelog.controller.commands import Decision, ElectGreatest, ElectionType, ElectLeaders, Reconsider
+from tidelog.controller.commands import Decision, Distrust, ElectGreatest, ElectionType, ElectLeaders, Reconsider
 from tidelog.controller.election import (
     Presence,
     Rules,
+    distrusted,
     greatest,
     is_waiting_for_ends,
     knowing,
     preferred,
     reconsidered,
 )
-from tidelog.controller.image import ALL_BROKERS, BrokerEpoch, BrokerImage, ClusterImage, PartitionState, TopicImage
+from tidelog.controller.image import ALL_BROKERS, BrokerImage, ClusterImage, PartitionState, TopicImage
 from tidelog.controller.writes import StateChanges
 from tidelog.model import ApiError, BrokerId, ErrorCode, TopicPartition
 
@@ -94,6 +95,16 @@ class Leading:
             changes.put(partition, state, reconsidered(state, here, rules))
         return changes.decision()
 
+    def distrust(self, command: Distrust) -> Decision:
+        """Take a broker's standing from it in some partitions, where others have one."""
+        presence = self.presence()
+        changes = StateChanges(self.image)
+        for partition, state, rules in self._known(command.partitions):
+            if command.broker_id in state.assignment:
+                here = presence.without(self.image.offline.get(partition, NOBODY))
+                changes.put(partition, state, distrusted(state, command.broker_id, here, rules))
+        return changes.decision()
+
     def elect(self, command: ElectLeaders) -> Decision:
         """Elect as an operator asks, each partition for itself."""
         presence = self.presence()
@@ -116,9 +127,9 @@ class Leading:
         presence = self.presence()
         changes = StateChanges(self.image)
         for partition, state, _ in self._known(list(command.ends)):
-            ends = command.ends[partition]
+            ends = self._ends_of_now(command, partition)
             here = presence.without(self.image.offline.get(partition, NOBODY))
-            if is_waiting_for_ends(state, here) and self._are_of_now(state, ends, command.broker_epochs):
+            if is_waiting_for_ends(state, here) and knowing(state).issubset(ends):
                 changes.put(partition, state, greatest(state, ends))
         return changes.decision()
 
@@ -131,15 +142,15 @@ class Leading:
             if state.lost and is_waiting_for_ends(state, presence.without(self.image.offline.get(partition, NOBODY)))
         ]
 
-    def _are_of_now(
-        self,
-        state: PartitionState,
-        ends: Mapping[BrokerId, ReplicaEnd],
-        epochs: Mapping[BrokerId, BrokerEpoch],
-    ) -> bool:
-        return frozenset(ends) == knowing(state) and all(
-            self.image.brokers[broker].broker_epoch == epochs.get(broker) for broker in ends
-        )
+    def _ends_of_now(self, command: ElectGreatest, partition: TopicPartition) -> dict[BrokerId, ReplicaEnd]:
+        """What was told by brokers that are there and have not restarted since."""
+        alive = {broker_id: broker.broker_epoch for broker_id, broker in self.image.brokers.items()}
+        epochs = command.broker_epochs
+        return {
+            broker_id: end
+            for broker_id, end in command.ends[partition].items()
+            if broker_id in alive and alive[broker_id] == epochs.get(broker_id)
+        }
 
     def _state(self, partition: TopicPartition) -> PartitionState:
         state = self.image.state_of(partition)

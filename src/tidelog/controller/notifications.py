@@ -17,6 +17,9 @@ class Notifications:
     def __init__(self, paths: Iterable[str], now_ms: TimestampMs) -> None:
         self._since: deque[tuple[str, TimestampMs]] = deque((path, now_ms) for path in paths)
 
+    def __contains__(self, path: str) -> bool:
+        return any(path == known for known, _ in self._since)
+
     def add(self, path: str, now_ms: TimestampMs) -> None:
         """One more."""
         self._since.append((path, now_ms))

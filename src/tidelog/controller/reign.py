@@ -128,10 +128,10 @@ class Reign:
         for write in deletion_writes(name, list(nodes)):
             await self.write(write)
 
-    async def notifications(self) -> list[str]:
+    async def notifications(self) -> dict[str, Node]:
         """The notifications of changed settings that are there."""
         names = await self._registry.children(layout.CONFIG_CHANGES)
-        return [f"{layout.CONFIG_CHANGES}/{name}" for name in names]
+        return await self._existing([f"{layout.CONFIG_CHANGES}/{name}" for name in names])
 
     async def _existing(self, paths: Sequence[str]) -> dict[str, Node]:
         found: dict[str, Node] = {}

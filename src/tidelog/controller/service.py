@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from tidelog.config import BrokerConfig, Listener
 from tidelog.controller.channels import ClusterChannels
 from tidelog.controller.image import BrokerEpoch
-from tidelog.controller.membership.service import BrokerIdTaken as BrokerIdTaken
-from tidelog.controller.membership.service import Membership, OnRegistered
-from tidelog.controller.office.service import Office
-from tidelog.controller.partition_requests.service import PartitionRequests
-from tidelog.controller.presiding.service import Presiding
+from tidelog.controller.membership import BrokerIdTaken as BrokerIdTaken
+from tidelog.controller.membership import Membership, OnRegistered
+from tidelog.controller.office import Office
+from tidelog.controller.partition_requests import PartitionRequests
+from tidelog.controller.presiding import Presiding
 from tidelog.controller.producer_ids import allocate_block
-from tidelog.controller.topic_requests.service import TopicRequests
+from tidelog.controller.topic_requests import TopicRequests
 from tidelog.model import ApiError, BrokerId, ErrorCode
 from tidelog.registry import Registry, RegistryError, RegistryUnavailable
 from tidelog.runtime import Clock, Randomness

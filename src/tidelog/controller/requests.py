@@ -10,8 +10,8 @@ from tidelog.config import BrokerConfig
 from tidelog.controller.channels import ClusterChannels
 from tidelog.controller.controller import Controller
 from tidelog.controller.image import ClusterImage
-from tidelog.controller.membership.service import Membership
-from tidelog.controller.office.service import Office
+from tidelog.controller.membership import Membership
+from tidelog.controller.office import Office
 from tidelog.model import ApiError, ErrorCode
 from tidelog.runtime import Randomness
 from tidelog.runtime.logs import fields

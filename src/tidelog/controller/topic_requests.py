@@ -13,7 +13,7 @@ from tidelog.controller.commands import AlterConfigs, Command, CreatePartitions,
 from tidelog.controller.controller import Controller
 from tidelog.controller.growth import MorePartitions
 from tidelog.controller.image import ClusterImage
-from tidelog.controller.requests.service import ControllerRequests, slices
+from tidelog.controller.requests import ControllerRequests, slices
 from tidelog.controller.topics import NewTopic, TopicResult, check_request
 from tidelog.model import ApiError
 from tidelog.runtime.logs import fields

@@ -18,9 +18,9 @@ from tidelog.controller import layout
 from tidelog.controller.channels import ClusterChannels
 from tidelog.controller.commands import ElectGreatest, ElectionType, ElectLeaders, ForgetMinimums
 from tidelog.controller.controller import Controller
-from tidelog.controller.inquiry.service import ask_for_ends
-from tidelog.controller.membership.service import Membership
-from tidelog.controller.office.service import PARTITIONS_PER_SLICE, Office
+from tidelog.controller.inquiry import ask_for_ends
+from tidelog.controller.membership import Membership
+from tidelog.controller.office import PARTITIONS_PER_SLICE, Office
 from tidelog.controller.rebalance import imbalanced
 from tidelog.controller.reign import Fenced
 from tidelog.model import ApiError, TopicPartition

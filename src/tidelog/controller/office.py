@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from tidelog.config import BrokerConfig
 from tidelog.controller import layout
+from tidelog.controller.altering import with_doubted_minimums
 from tidelog.controller.channels import ClusterChannels
 from tidelog.controller.commands import Change, Command, Decision, Reconsider, SeeBrokers
 from tidelog.controller.controller import Controller
@@ -133,7 +134,11 @@ class Office:
         reign, before = self._reign, self._last_image
         known = await reign.known_epochs()
         image = await reign.load(cluster_id, self._randomness)
-        self._notifications = Notifications(await reign.notifications(), self._clock.wall_ms())
+        notifications = await reign.notifications()
+        foreign = {
+            path: node for path, node in notifications.items() if before is None or path not in self._notifications
+        }
+        self._notifications = Notifications(notifications, self._clock.wall_ms())
         if before is not None:
             image = seen_brokers(
                 dataclasses.replace(
@@ -145,6 +150,7 @@ class Office:
                 ),
                 image.brokers,
             )
+        image = with_doubted_minimums(image, foreign)
         self._check_held(reign)
         controller = Controller(self._config, image, self._randomness)
         self._known_epochs = known

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from tidelog.controller.commands import (
     AlterPartition,
     BeginShutdown,
+    Distrust,
     ElectionType,
     ElectLeaders,
     IsrChange,
@@ -15,9 +16,9 @@ from tidelog.controller.commands import (
     Reassign,
 )
 from tidelog.controller.image import BrokerEpoch, ClusterImage, PartitionState, partitions_of
-from tidelog.controller.office.service import PARTITIONS_PER_SLICE
+from tidelog.controller.office import PARTITIONS_PER_SLICE
 from tidelog.controller.reassignment import Reassignment, running
-from tidelog.controller.requests.service import ControllerRequests, slices
+from tidelog.controller.requests import ControllerRequests, slices
 from tidelog.model import ApiError, BrokerId, ErrorCode, TopicPartition
 from tidelog.runtime.logs import fields
 
@@ -65,6 +66,16 @@ class PartitionRequests(ControllerRequests):
     ) -> None:
         """A broker told that it cannot serve these replicas, since their disk failed. Raises ApiError."""
         await self._office.turn(self._lose_replicas(broker_id, broker_epoch, partitions))
+
+    async def on_replica_damaged(self, broker_id: BrokerId, partitions: Sequence[TopicPartition]) -> None:
+        """A broker has met rot in these replicas, and wants to be counted on no more. Raises ApiError."""
+        await self._office.turn(self._distrust(broker_id, partitions))
+
+    async def _distrust(self, broker_id: BrokerId, partitions: Sequence[TopicPartition]) -> None:
+        controller = await self._controller()
+        await self._office.perform(controller, Distrust(broker_id=broker_id, partitions=partitions))
+        logger.warning("replicas damaged", extra=fields(broker_id=broker_id, partition_count=len(partitions)))
+        self._office.done(controller)
 
     async def _alter_partition(
         self, broker_id: BrokerId, broker_epoch: BrokerEpoch, changes: Sequence[IsrChange]

@@ -1,1 +1,0 @@
-"""Asking brokers how far their logs go, where only that can tell who should lead."""

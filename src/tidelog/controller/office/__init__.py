@@ -1,1 +1,0 @@
-"""The office of the controller: who holds it, and what is done in it."""

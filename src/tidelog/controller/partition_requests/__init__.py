@@ -1,1 +1,0 @@
-"""What is asked of the controller about leaders, ISRs and replicas."""

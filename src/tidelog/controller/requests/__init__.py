@@ -1,1 +1,0 @@
-"""What all requests to the controller have in common."""
