@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 from typing import Self, TypeVar, cast
+from uuid import UUID
 
+from tidelog.model import ErrorCode
 from tidelog.wire.api import Request, Response, api_of
 from tidelog.wire.codec import decode_response
 from tidelog.wire.frame import encode_request_frame
 from tidelog.wire.header import RequestHeader, decode_response_header
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 R = TypeVar("R", bound=Response)
 TIMEOUT_S = 60.0
@@ -78,3 +81,12 @@ class Conversation:
                 raise ConnectionResetError(f"closed after {len(received)} of {size} bytes")
             received += chunk
         return received
+
+
+def topic_id_of(conversation: Conversation, topic: str) -> UUID:
+    """Creates the topic as well."""
+    request = MetadataRequest(topics=(MetadataRequestTopic(name=topic, topic_id=None),))
+    (answer,) = conversation.ask(request, 13).topics
+    assert (answer.error_code, len(answer.partitions)) == (ErrorCode.NONE, 1)
+    assert answer.topic_id is not None
+    return answer.topic_id

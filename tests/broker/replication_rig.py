@@ -6,13 +6,14 @@ The test is the controller: it tells roles, and decides on ISR changes. So it ca
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
+from tests.broker.transaction_rig import ScriptedCoordinator
 from tidelog.broker.fetch_sessions import FetchSessionCache
 from tidelog.broker.fetchers import ReplicaFetchers
 from tidelog.broker.handlers import (
@@ -22,9 +23,11 @@ from tidelog.broker.handlers import (
     list_offsets,
     offset_for_leader_epoch,
     produce,
+    write_txn_markers,
 )
 from tidelog.broker.hosting import Told
 from tidelog.broker.isr_changes import IsrSurroundings, LeaderIsrChanges
+from tidelog.broker.live_config import LiveConfig
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.node import Node
 from tidelog.broker.replica_fetcher import FetcherSurroundings
@@ -32,6 +35,7 @@ from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.replica_roles import ReplicaRoles
 from tidelog.broker.replica_selector import ReplicaSelector
 from tidelog.broker.replication_quota import ReplicationQuotas
+from tidelog.broker.transaction_membership import TransactionMembership
 from tidelog.client.connection import Connection, ConnectionLimits, open_connection
 from tidelog.config import BrokerConfig, Listener, LogConfig
 from tidelog.controller import BrokerImage, PartitionState, TopicImage
@@ -58,7 +62,7 @@ T0 = TopicPartition("t", 0)
 BROKERS_ONLY = "REPLICATION"
 CLIENTS = "PLAINTEXT"
 PORTS = {CLIENTS: 9092, BROKERS_ONLY: 9093}
-MODULES = (api_versions, delete_records, fetch, list_offsets, offset_for_leader_epoch, produce)
+MODULES = (api_versions, delete_records, fetch, list_offsets, offset_for_leader_epoch, produce, write_txn_markers)
 
 
 async def virtual_ms(duration_ms: float) -> None:
@@ -72,6 +76,14 @@ def batch(*values: bytes) -> bytearray:
     for value in values or (b"v",):
         builder.append(timestamp_ms=1_000, key=None, value=value)
     return builder.build()
+
+
+class _Undoubted:
+    """There is no registry here that could say that somebody else leads."""
+
+    async def doubted(self, _partitions: Sequence[Partition], *, patience_s: float) -> set[TopicPartition]:
+        assert patience_s > 0
+        return set()
 
 
 class RigBroker:
@@ -110,6 +122,7 @@ class RigBroker:
         self.replicas.replicate_with(self.fetchers, self.isr_changes)
         self.fetch_sessions = FetchSessionCache(slots_max=100)
         self.selector = ReplicaSelector(self.config, lambda: rig.racks)
+        self.membership = TransactionMembership(LiveConfig(self.config), runtime, rig.coordinator, rig.coordinator)
         self.node = cast("Node", self._node())
 
     def _node(self) -> SimpleNamespace:
@@ -122,6 +135,8 @@ class RigBroker:
             quota=self.quota,
             selector=self.selector,
             fetch_sessions=self.fetch_sessions,
+            membership=self.membership,
+            leaderships=_Undoubted(),
             is_inter_broker=lambda listener: listener == BROKERS_ONLY,
         )
 
@@ -184,6 +199,7 @@ class Rig:
         self.hosts = {broker_id: f"broker-{broker_id}" for broker_id in self.live}
         self.racks: dict[BrokerId, str | None] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
+        self.coordinator = ScriptedCoordinator()
         self.verdicts: list[ErrorCode] = []
         """What to answer to the next proposals; they are granted when nothing is left in here."""
         self.proposals: list[AlterPartitionRequest] = []
@@ -243,7 +259,11 @@ class Rig:
         for broker_id in to or assignment:
             self.tell_metadata(self.brokers[broker_id])
             for key in keys:
-                self._tell_role(self.brokers[broker_id], key, config or LogConfig())
+                self._as(broker_id, partial(self._tell_role, self.brokers[broker_id], key, config or LogConfig()))
+
+    def _as(self, broker_id: BrokerId, action: Callable[[], None]) -> None:
+        """Act as a broker's process: what this starts ends with it."""
+        self.world.node(f"broker-{broker_id}").process.context.copy().run(action)
 
     def _tell_role(self, broker: RigBroker, key: TopicPartition, config: LogConfig) -> None:
         state = self.states[key]

@@ -21,7 +21,7 @@ async def alter(registry: Registry, path: str, configs: Mapping[str, str], *, is
     except NodeExists:
         await registry.multi([Set(path, content)])
     if is_told:
-        await registry.multi([Create(layout.CHANGE_NOTIFICATION, layout.encode_change(path), sequential=True)])
+        await registry.multi([Create(layout.CHANGE_NOTIFICATION, layout.encode_change(path, 1), sequential=True)])
 
 
 async def passed(duration_s: float) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.conversation import Conversation
+from tests.broker.conversation import Conversation, topic_id_of
 from tests.broker.test_fetch_behaviour import fetch, only
-from tests.broker.test_versions import produced, topic_id_of
+from tests.broker.test_versions import produced
 from tests.compatibility.processes import TidelogProcess
 from tidelog.model import ErrorCode
 from tidelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from tests.broker.conversation import Conversation
-from tests.broker.test_versions import produced, topic_id_of
+from tests.broker.conversation import Conversation, topic_id_of
+from tests.broker.test_versions import produced
 from tests.compatibility.processes import TidelogProcess
 from tidelog.model import ErrorCode
 from tidelog.records import headers

@@ -39,7 +39,7 @@ def headed(key: int, version: int, body: bytes = b"") -> bytes:
         pytest.param(headed(9999, 0), id="unknown-key"),
         pytest.param(headed(ApiKey.METADATA, 99), id="unknown-version"),
         pytest.param(headed(ApiKey.PRODUCE, 2), id="produce-advertised-but-not-served"),
-        pytest.param(headed(ApiKey.OFFSET_COMMIT, 8), id="api-not-advertised"),
+        pytest.param(headed(ApiKey.SHARE_FETCH, 1), id="api-not-advertised"),
         pytest.param(headed(ApiKey.METADATA, 12, bytes.fromhex("00 ff ff ff ff 0f")), id="metadata-count-bomb"),
     ],
 )

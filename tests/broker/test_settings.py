@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.conversation import Conversation
+from tests.broker.conversation import Conversation, topic_id_of
 from tests.broker.test_fetch_behaviour import fetch, only
-from tests.broker.test_versions import produced, topic_id_of
+from tests.broker.test_versions import produced
 from tests.compatibility.processes import TidelogProcess
 from tidelog.model import ErrorCode
 from tidelog.wire.messages import alter_configs
@@ -225,5 +225,8 @@ def test_growth_is_refused_with_its_reason_and_only_validated_growth_changes_not
             ("g-nobody", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             ("g-no", ErrorCode.INVALID_REQUEST),
         ]
+        internal = CreatePartitionsTopic(name="__consumer_offsets", count=100)
+        assert grown(internal, internal) == [("__consumer_offsets", ErrorCode.INVALID_REQUEST)]
+        assert grown(internal) == [("__consumer_offsets", ErrorCode.INVALID_REQUEST)]
         request = MetadataRequest(topics=(MetadataRequestTopic(name="g-no", topic_id=None),))
         assert len(conversation.ask(request, 12).topics[0].partitions) == 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from uuid import UUID
 
 import pytest
 
-from tests.broker.conversation import Conversation
+from tests.broker.conversation import Conversation, topic_id_of
+from tests.broker.group_checks import GROUP_CHECKS
+from tests.broker.group_talk import wait_for_coordinator
+from tests.broker.transaction_checks import TRANSACTION_CHECKS
 from tests.compatibility.processes import TidelogProcess
 from tests.wire.fuzzer import valid_frame
 from tests.wire.oracle import Case
@@ -18,6 +20,7 @@ from tidelog.wire.api import API_TABLE, ApiKey
 from tidelog.wire.messages import alter_configs, elect_leaders, incremental_alter_configs
 from tidelog.wire.messages import alter_partition_reassignments as reassignments
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
+from tidelog.wire.messages.count_visible_records import CountFrom, CountInTopic, CountVisibleRecordsRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -31,7 +34,6 @@ from tidelog.wire.messages.describe_replicas import DescribeReplicasRequest, Rep
 from tidelog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
-from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
 from tidelog.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tidelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -62,15 +64,6 @@ def test_what_brokers_ask_each_other_is_not_served_to_clients(
     with Conversation(tidelog.bootstrap) as conversation:
         conversation.send_bytes(len(frame).to_bytes(4, "big") + frame)
         assert conversation.is_closed_by_peer()
-
-
-def topic_id_of(conversation: Conversation, topic: str) -> UUID:
-    """Creates the topic as well."""
-    request = MetadataRequest(topics=(MetadataRequestTopic(name=topic, topic_id=None),))
-    (answer,) = conversation.ask(request, 13).topics
-    assert (answer.error_code, len(answer.partitions)) == (ErrorCode.NONE, 1)
-    assert answer.topic_id is not None
-    return answer.topic_id
 
 
 def produced(
@@ -183,21 +176,17 @@ def check_delete_topics(conversation: Conversation, version: int, topic: str) ->
     assert [row.error_code for row in answered] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def check_init_producer_id(conversation: Conversation, version: int, _topic: str) -> None:
-    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    first, second = conversation.ask(request, version), conversation.ask(request, version)
-    assert (first.error_code, first.producer_epoch, second.producer_epoch) == (ErrorCode.NONE, 0, 0)
-    assert first.producer_id != second.producer_id
-
-
 def check_find_coordinator(conversation: Conversation, version: int, topic: str) -> None:
+    wait_for_coordinator(conversation, topic)
     if version < 4:
         answer = conversation.ask(FindCoordinatorRequest(key=topic), version)
-        assert answer.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (answer.error_code, answer.node_id) == (ErrorCode.NONE, 1)
         return
     answer = conversation.ask(FindCoordinatorRequest(coordinator_keys=(topic, "other")), version)
-    assert [row.key for row in answer.coordinators] == [topic, "other"]
-    assert {row.error_code for row in answer.coordinators} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert [(row.key, row.error_code, row.node_id) for row in answer.coordinators] == [
+        (topic, ErrorCode.NONE, 1),
+        ("other", ErrorCode.NONE, 1),
+    ]
 
 
 def check_delete_records(conversation: Conversation, version: int, topic: str) -> None:
@@ -371,6 +360,17 @@ def check_describe_replicas(conversation: Conversation, version: int, topic: str
     assert nowhere.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def check_count_visible_records(conversation: Conversation, version: int, topic: str) -> None:
+    topic_id_of(conversation, topic)
+    conversation.ask(produced(conversation, 12, topic), 12)
+    wanted = tuple(CountFrom(partition_index=index, offset=0) for index in (0, 9))
+    request = CountVisibleRecordsRequest(topics=(CountInTopic(topic=topic, partitions=wanted),))
+    (answered,) = conversation.ask(request, version).topics
+    here, nowhere = answered.partitions
+    assert (here.error_code, here.visible_count, here.is_exact, here.counted_to) == (ErrorCode.NONE, 1, True, 1)
+    assert nowhere.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.PRODUCE: check_produce,
     ApiKey.FETCH: check_fetch,
@@ -379,7 +379,6 @@ CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.API_VERSIONS: check_api_versions,
     ApiKey.CREATE_TOPICS: check_create_topics,
     ApiKey.DELETE_TOPICS: check_delete_topics,
-    ApiKey.INIT_PRODUCER_ID: check_init_producer_id,
     ApiKey.FIND_COORDINATOR: check_find_coordinator,
     ApiKey.CREATE_PARTITIONS: check_create_partitions,
     ApiKey.DESCRIBE_CONFIGS: check_describe_configs,
@@ -396,4 +395,7 @@ CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: check_alter_partition_reassignments,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: check_list_partition_reassignments,
     ApiKey.DESCRIBE_REPLICAS: check_describe_replicas,
+    ApiKey.COUNT_VISIBLE_RECORDS: check_count_visible_records,
+    **GROUP_CHECKS,
+    **TRANSACTION_CHECKS,
 }

@@ -36,13 +36,22 @@ class Appends:
     begun: list[int] = field(default_factory=list)
     acknowledgements: dict[int, asyncio.Event] = field(default_factory=dict)
     is_work_over: Callable[[int], bool] = lambda _: True
+    questions: dict[int, asyncio.Event] = field(
+        default_factory=dict
+    )  # what must be answered before a batch is appended
 
     def handle(self, context: RequestContext, _request: object) -> object:
         number = context.header.correlation_id
         self.begun.append(number)
         self.acknowledgements[number] = asyncio.Event()
         waiting = self._acknowledged(number)
+        if number in self.questions:
+            return self._asked(number, waiting)
         return Settling(waiting) if self.is_work_over(number) else waiting
+
+    async def _asked(self, number: int, waiting: Awaitable[ProduceResponse]) -> object:
+        await self.questions[number].wait()
+        return Settling(waiting)
 
     async def _acknowledged(self, number: int) -> ProduceResponse:
         await self.acknowledgements[number].wait()
@@ -138,6 +147,41 @@ def test_a_batch_that_is_still_being_appended_holds_back_the_next() -> None:
         await producer.until(lambda: producer.answers == [1, 2])
         await passed(1)
         assert appends.begun == [1, 2, 3]
+
+    told_of(appends, story)
+
+
+def test_a_batch_that_had_to_wait_before_it_was_appended_lets_the_next_begin_once_it_is() -> None:
+    appends = Appends(questions={2: asyncio.Event()})
+
+    async def story(_listener: Listener, producer: Producer) -> None:
+        producer.produce(1, 2, 3)
+        await passed(1)
+        assert appends.begun == [1, 2]
+        appends.questions[2].set()
+        await passed(1)
+        assert appends.begun == [1, 2, 3]
+        appends.acknowledgements[3].set()
+        appends.acknowledgements[2].set()
+        await passed(1)
+        assert producer.answers == []
+        appends.acknowledgements[1].set()
+        await producer.until(lambda: producer.answers == [1, 2, 3])
+
+    told_of(appends, story)
+
+
+def test_what_is_no_batch_waits_for_the_answer_of_one_that_had_to_wait_twice() -> None:
+    appends = Appends(questions={1: asyncio.Event()})
+
+    async def story(_listener: Listener, producer: Producer) -> None:
+        producer.produce(1)
+        producer.send(2)
+        appends.questions[1].set()
+        await passed(1)
+        assert producer.answers == []
+        appends.acknowledgements[1].set()
+        await producer.until(lambda: producer.answers == [1, 2])
 
     told_of(appends, story)
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from tidelog.broker.config_follower import ConfigFollower
 from tidelog.broker.control_plane import ControlPlane
 from tidelog.broker.controller_channels import ChannelSurroundings, ControllerChannels
-from tidelog.broker.directory_reports import DirectoryReports
+from tidelog.broker.coordination import CoordinationSurroundings
+from tidelog.broker.directory_reports import DirectoryReports, OfficeCalls
 from tidelog.broker.fetch_sessions import FetchSessionCache
 from tidelog.broker.fetchers import ReplicaFetchers
 from tidelog.broker.forwarding import ControllerLine
+from tidelog.broker.group_coordination import GroupCoordination
+from tidelog.broker.group_settings import group_settings
 from tidelog.broker.incarnation import Incarnations
 from tidelog.broker.inter_broker import inter_broker_listener
+from tidelog.broker.internal_topics import InternalTopics
 from tidelog.broker.isr_changes import IsrSurroundings, LeaderIsrChanges
+from tidelog.broker.leadership import Leaderships
 from tidelog.broker.live_config import LiveConfig
 from tidelog.broker.log_directories import known_broker_id
 from tidelog.broker.metadata_cache import MetadataCache
@@ -28,9 +34,17 @@ from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.replica_roles import ReplicaRoles
 from tidelog.broker.replica_selector import ReplicaSelector
 from tidelog.broker.replication_quota import ReplicationQuotas
+from tidelog.broker.topic_view import CachedTopics
+from tidelog.broker.transaction_coordination import TransactionCoordination
+from tidelog.broker.transaction_markers import MarkerSurroundings
+from tidelog.broker.transaction_membership import TransactionMembership
+from tidelog.broker.transaction_settings import transaction_settings
+from tidelog.broker.visible_records import VisibleRecords
 from tidelog.config import GENERATED_BROKER_ID, BrokerConfig
-from tidelog.controller.membership.service import Membership
+from tidelog.controller.membership import Membership
 from tidelog.controller.service import ControllerService
+from tidelog.coordinator.group.assembly import make_group_machine
+from tidelog.coordinator.transaction.machine import TransactionMachine
 from tidelog.model import BrokerEpoch
 from tidelog.registry import Registry
 from tidelog.runtime import Runtime
@@ -97,11 +111,11 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Asse
         config.broker_id,
         registry,
         replicas,
-        lambda: controller.is_active,
-        channels.repeat,
+        OfficeCalls(lambda: controller.is_active, channels.repeat, controller.on_replica_damaged),
         lambda: incarnations.forget(replicas.directories),
     )
-    local = _Local(live_config, runtime, metadata, replicas, control_plane, configs, descriptions)
+    leaderships = Leaderships(registry, config.broker_id)
+    local = _Local(live_config, runtime, metadata, replicas, control_plane, configs, descriptions, leaderships)
     node, fetchers, isr_changes = _replicating(local, controller)
     return Assembly(
         node=node,
@@ -137,24 +151,18 @@ class _Local(NamedTuple):
     control_plane: ControlPlane
     configs: ConfigFollower
     descriptions: ReplicaDescriptions
+    leaderships: Leaderships
 
 
 def _replicating(local: _Local, controller: ControllerService) -> tuple[Node, ReplicaFetchers, LeaderIsrChanges]:
     """The parts that talk to other brokers, and with them the node."""
     config, runtime, metadata, replicas = local.live_config.current, local.runtime, local.metadata, local.replicas
     peers = Peers(config, runtime.network, metadata.inter_broker_address)
+    producer_ids = ProducerIds(controller.allocate_producer_ids)
+    transactions = _transactions(local, peers, producer_ids)
     line = ControllerLine(controller, peers, metadata)
     quotas = ReplicationQuotas(config.broker_id, lambda: local.live_config.current)
-    fetchers = ReplicaFetchers(
-        FetcherSurroundings(
-            config=config,
-            runtime=runtime,
-            replicas=replicas,
-            quotas=quotas,
-            address_of=metadata.inter_broker_address,
-            broker_epoch=lambda: local.control_plane.broker_epoch,
-        )
-    )
+    fetchers = _fetchers(local, quotas)
     isr_changes = LeaderIsrChanges(
         IsrSurroundings(
             config=config,
@@ -176,10 +184,46 @@ def _replicating(local: _Local, controller: ControllerService) -> tuple[Node, Re
         selector=ReplicaSelector(config, lambda: {one.broker_id: one.rack for one in metadata.image.brokers.values()}),
         broker_epoch=lambda: local.control_plane.broker_epoch,
         inter_broker_listener=inter_broker_listener(config),
-        producer_ids=ProducerIds(controller.allocate_producer_ids),
+        producer_ids=producer_ids,
         fetch_sessions=FetchSessionCache(slots_max=config.fetch_session_slots),
+        internal_topics=InternalTopics(local.live_config, runtime.clock, metadata, line.create_topic),
+        visible_records=VisibleRecords(),
+        groups=_groups(local),
+        transactions=transactions,
+        membership=TransactionMembership(local.live_config, runtime, transactions, peers),
     )
     return node, fetchers, isr_changes
+
+
+def _fetchers(local: _Local, quotas: ReplicationQuotas) -> ReplicaFetchers:
+    return ReplicaFetchers(
+        FetcherSurroundings(
+            config=local.live_config.current,
+            runtime=local.runtime,
+            replicas=local.replicas,
+            quotas=quotas,
+            address_of=local.metadata.inter_broker_address,
+            broker_epoch=lambda: local.control_plane.broker_epoch,
+        )
+    )
+
+
+def _groups(local: _Local) -> GroupCoordination:
+    config, randomness = local.live_config.current, local.runtime.randomness
+    make = partial(make_group_machine, group_settings(config), CachedTopics(local.metadata), randomness)
+    return GroupCoordination(config, _coordinating(local), make)
+
+
+def _transactions(local: _Local, peers: Peers, producer_ids: ProducerIds) -> TransactionCoordination:
+    config = local.live_config.current
+    settings = transaction_settings(config)
+    make = partial(TransactionMachine, lambda: settings, producer_ids)
+    markers = MarkerSurroundings(config.broker_id, local.runtime, local.metadata, peers)
+    return TransactionCoordination(_coordinating(local), make, markers)
+
+
+def _coordinating(local: _Local) -> CoordinationSurroundings:
+    return CoordinationSurroundings(local.runtime.clock, local.metadata, local.replicas)
 
 
 async def with_broker_id(config: BrokerConfig, runtime: Runtime, registry: Registry) -> BrokerConfig:

@@ -12,11 +12,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final
 
 from tidelog.broker import controlled_shutdown
 from tidelog.broker.assembly import Assembly, assemble, with_broker_id
-from tidelog.broker.handlers import bind_handlers
+from tidelog.broker.damage_repair import DamageRepair
+from tidelog.broker.handlers import bind_handlers, write_txn_markers
 from tidelog.broker.housekeeping import Housekeeping
 from tidelog.broker.inter_broker import endpoints_to_register, listeners_to_bind
 from tidelog.broker.log_cleaner import LogCleaner
@@ -121,6 +123,11 @@ class Broker:
         for listener in sorted(listeners, key=lambda one: not node.is_inter_broker(one.name)):
             await parts.enter_async_context(listener.running())
         parts.callback(node.replicas.dismiss)
+        await parts.enter_async_context(node.internal_topics.running())
+        await parts.enter_async_context(node.producer_ids.running())
+        # Left before the listeners: members and producers are told to look elsewhere.
+        await parts.enter_async_context(node.groups.running())
+        await parts.enter_async_context(node.transactions.serving(partial(write_txn_markers.write, node)))
 
     async def _join(self, assembly: Assembly, listeners: list[Listener], parts: AsyncExitStack) -> None:
         """Register, and wait for the controller's word, be it our own."""
@@ -136,6 +143,10 @@ class Broker:
         controlling = await parts.enter_async_context(asyncio.TaskGroup())
         parts.callback(controlling.create_task(node.controller.run()).cancel)
         await self._until_told(node)
+        repair = DamageRepair(
+            config.broker_id, self._runtime, self._registry, node.replicas, assembly.directory_reports
+        )
+        await parts.enter_async_context(repair.running())
         await parts.enter_async_context(Housekeeping(config, self._runtime, node.replicas, assembly.roles).running())
         await parts.enter_async_context(LogCleaner(node.live_config, self._runtime, node.replicas).running())
 

@@ -206,6 +206,7 @@ class ControlPlane:
 
     def _on_told_all(self) -> None:
         self._telling.topics = None
+        self._metadata.is_whole = True
         self._replicas.placement.set_aside_strays(
             self._replicas.hosting, self._is_deleted, self._replicas.on_directory_failed
         )
@@ -257,6 +258,8 @@ class ControlPlane:
         if broker_epoch < self.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         if controller_epoch < self._controller_epoch:
+            known = fields(order_epoch=controller_epoch, known_epoch=self._controller_epoch)
+            logger.warning("order of a controller that was replaced refused", extra=known)
             return ErrorCode.STALE_CONTROLLER_EPOCH
         self._controller_epoch = controller_epoch
         teller = _Teller(controller_epoch, broker_epoch)

@@ -1,6 +1,7 @@
-"""How the controller hears of a log directory that failed while its broker lives on: Kafka's way, a notification in the registry.
+"""How the controller hears of disks that fail while their broker lives on: Kafka's way, by notifications in the registry.
 
-Whoever is the controller then asks that broker again about each of its replicas, and the answers say which of them the disk took along.
+Of a log directory that failed: whoever is the controller asks that broker again about each of its replicas, and the answers say which of
+them the disk took along. Of a replica in which rot was met, which Kafka does not know: the controller takes its standing from it.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.broker.replica_manager import ReplicaManager
-from tidelog.model import BrokerId
+from tidelog.model import ApiError, BrokerId, TopicPartition
 from tidelog.registry import NoNode, Registry, RegistryError, RegistryUnavailable, Watch
 from tidelog.runtime.logs import fields
 
@@ -21,8 +22,27 @@ logger = logging.getLogger(__name__)
 
 PATH: Final = "/log_dir_event_notification"
 _FAILURE: Final = 1
+_DAMAGE: Final = 2
 _RETRY_S: Final = 0.5
 _LOOK_EVERY_S: Final = 30.0
+
+
+OnDamaged: TypeAlias = Callable[[BrokerId, Sequence[TopicPartition]], Awaitable[None]]
+
+
+class OfficeCalls(NamedTuple):
+    """What the controller of this broker, if it is the controller, does about notifications."""
+
+    is_held: Callable[[], bool]
+    on_failed: Callable[[BrokerId], None]
+    on_damaged: OnDamaged
+
+
+class _Report(NamedTuple):
+    """What a notification says; without partitions it is a whole directory that failed."""
+
+    broker_id: BrokerId
+    partitions: tuple[TopicPartition, ...] = ()
 
 
 class DirectoryReports:
@@ -33,15 +53,13 @@ class DirectoryReports:
         broker_id: BrokerId,
         registry: Registry,
         replicas: ReplicaManager,
-        is_controller: Callable[[], bool],
-        on_failed: Callable[[BrokerId], None],
+        office: OfficeCalls,
         forget: Callable[[], None],
     ) -> None:
         self._broker_id = broker_id
         self._registry = registry
         self._replicas = replicas
-        self._is_controller = is_controller
-        self._on_failed = on_failed
+        self._office = office
         self._forget = forget  # that our failed directories were in order
         self._news = asyncio.Event()
         self._is_session_new = True
@@ -75,16 +93,24 @@ class DirectoryReports:
                 logger.warning("failed log directory not reported", extra=fields(reason=error))
                 await asyncio.sleep(_RETRY_S)
 
+    async def report_damage(self, topic_partition: TopicPartition) -> None:
+        """Ask for leave to cut rot out of a replica. Raises RegistryError, RegistryUnavailable."""
+        partitions = [[topic_partition.topic, topic_partition.index]]
+        content = json.dumps(
+            {"version": 1, "broker": self._broker_id, "event": _DAMAGE, "partitions": partitions}
+        ).encode()
+        await self._registry.create(f"{PATH}/log_dir_event_", content, sequential=True)
+
     async def _heed(self) -> None:
         while True:
             try:
                 if self._is_session_new:
                     self._is_session_new = False
                     self._watch = await self._registry.watch(PATH, self._news.set)
-                if self._is_controller():
+                if self._office.is_held():
                     await self._take()
                 await self._until_news(_LOOK_EVERY_S)
-            except (RegistryError, RegistryUnavailable) as error:
+            except (RegistryError, RegistryUnavailable, ApiError) as error:
                 logger.warning("failed log directories not heeded", extra=fields(reason=error))
                 self._is_session_new = True
                 await asyncio.sleep(_RETRY_S)
@@ -94,11 +120,12 @@ class DirectoryReports:
         if not paths:
             return
         nodes = await self._registry.get_many(paths)
-        for broker_id in sorted(
-            {one for node in nodes if node is not None and (one := _broker(node.data)) is not None}
-        ):
-            logger.warning("log directory of a broker failed", extra=fields(broker_id=broker_id))
-            self._on_failed(broker_id)
+        for report in sorted({one for node in nodes if node is not None and (one := _report(node.data)) is not None}):
+            if report.partitions:
+                await self._office.on_damaged(report.broker_id, report.partitions)
+                continue
+            logger.warning("log directory of a broker failed", extra=fields(broker_id=report.broker_id))
+            self._office.on_failed(report.broker_id)
         for path in paths:
             try:
                 await self._registry.delete(path)
@@ -114,8 +141,10 @@ class DirectoryReports:
         self._news.clear()
 
 
-def _broker(data: bytes) -> BrokerId | None:
+def _report(data: bytes) -> _Report | None:
     try:
-        return int(json.loads(data)["broker"])
-    except (ValueError, KeyError, TypeError):
+        said = json.loads(data)
+        damaged = said.get("partitions", ()) if said.get("event") == _DAMAGE else ()
+        return _Report(int(said["broker"]), tuple(TopicPartition(str(topic), int(index)) for topic, index in damaged))
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None

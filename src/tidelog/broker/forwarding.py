@@ -17,7 +17,7 @@ from tidelog.runtime.logs import fields
 from tidelog.wire.api import Request, Response
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 logger = logging.getLogger(__name__)
 
@@ -59,18 +59,28 @@ class ControllerLine:
             return await controller_requests.controlled_shutdown(self._controller, request)
         return await self.ask(request, timeout_ms=timeout_ms)
 
-    async def create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """Make topics as the controller's settings have them; what became of each."""
+    async def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, ErrorCode]:
+        """Make topics, with counts as the controller's settings have them where none are given; what became of each."""
         if self._controller.is_active:
-            results = await self._controller.create_topics([NewTopic(name=name) for name in names])
+            results = await self._controller.create_topics(list(topics))
             return {one.name: ErrorCode.NONE if one.error is None else one.error.code for one in results}
-        topics = tuple(
-            CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=(), configs=())
-            for name in names
-        )
         try:
-            response = await self.ask(CreateTopicsRequest(topics=topics))
+            response = await self.ask(CreateTopicsRequest(topics=tuple(_creatable(topic) for topic in topics)))
         except (ConnectionLost, UnsupportedApi, ApiError) as error:
-            logger.warning("topics not created", extra=fields(topics=list(names), reason=error))
-            return dict.fromkeys(names, ErrorCode.LEADER_NOT_AVAILABLE)
+            logger.warning("topics not created", extra=fields(topics=[topic.name for topic in topics], reason=error))
+            return {topic.name: ErrorCode.LEADER_NOT_AVAILABLE for topic in topics}
         return {topic.name: topic.error_code for topic in response.topics}
+
+    async def create_topic(self, topic: NewTopic) -> ErrorCode:
+        """Make one topic; what became of it."""
+        return (await self.create_topics([topic]))[topic.name]
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=(),
+        configs=tuple(CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()),
+    )

@@ -54,6 +54,10 @@ class Hosting:
         hosted = self._hosted.get(topic_partition)
         return None if hosted is None else hosted.partition
 
+    def holds(self, partition: Partition) -> bool:
+        """Whether this very replica is still here; its topic may have been deleted meanwhile."""
+        return self.partition(partition.topic_partition) is partition
+
     def is_offline(self, topic_partition: TopicPartition) -> bool:
         """Whether the replica is here, but on a directory that has failed."""
         hosted = self._hosted.get(topic_partition)

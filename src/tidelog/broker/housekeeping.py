@@ -77,7 +77,7 @@ class Housekeeping:
         for partition, directory in self.replicas.partitions():
             try:
                 count = await self._delete_old_segments(partition, now_ms)
-                if self.replicas.is_hosting(partition):
+                if self.replicas.hosting.holds(partition):
                     partition.log.maybe_roll(now_ms)
             except DiskFull as full:
                 logger.error("disk full", extra=fields(partition=partition.topic_partition, reason=full.reason))
@@ -91,7 +91,7 @@ class Housekeeping:
     async def _delete_old_segments(self, partition: Partition, now_ms: TimestampMs) -> int:
         """Some at a time, so that others have their turn on the loop in between."""
         total = 0
-        while self.replicas.is_hosting(partition):
+        while self.replicas.hosting.holds(partition):
             count = partition.log.delete_old_segments(now_ms, partition.high_watermark)
             total += count
             await asyncio.sleep(0)

@@ -132,6 +132,8 @@ class Incarnations:
         is_clean = directory.is_clean and directory.last_broker_epoch == note.broker_epoch
         if not is_clean and note.boot_id != self._runtime.disk.boot_id():
             return f"the machine was switched off while {directory.path} was in use"
+        if directory.is_cut_short:
+            return f"a log in {directory.path} was damaged, and ends before that now"
         return None
 
     def _read(self, directory: LogDirectory) -> Incarnation | None:

@@ -38,7 +38,8 @@ class LogCleaner:
     live_config: LiveConfig
     runtime: Runtime
     replicas: ReplicaManager
-    _uncleanable: list[Partition] = field(default_factory=list)  # A damaged batch was met; compacting would hide it.
+    # A damaged batch was met, which compacting would hide, and the log has not been cut since.
+    _uncleanable: list[tuple[Partition, int]] = field(default_factory=list)
 
     @property
     def config(self) -> BrokerConfig:
@@ -78,19 +79,20 @@ class LogCleaner:
             and can_replace(partition.log, result.replaced)
         ):
             return self._swap(partition, directory, result)
-        if self.replicas.is_hosting(partition):
+        if self.replicas.hosting.holds(partition):
             await self._in_thread(directory, partial(discard_cleaned, self.runtime.disk, partition.log.directory))
         return result is not None
 
     def _is_as_planned(self, partition: Partition, cut_count: int) -> bool:
         """Whether what the child has read are still the records of the log."""
-        return self.replicas.is_hosting(partition) and partition.log.cut_count == cut_count
+        return self.replicas.hosting.holds(partition) and partition.log.cut_count == cut_count
 
     def _assessments(self) -> Iterator[tuple[Assessment, Partition, LogDirectory]]:
         now_ms = self.runtime.clock.wall_ms()
-        self._uncleanable = [partition for partition in self._uncleanable if self.replicas.is_hosting(partition)]
+        self._uncleanable = [known for known in self._uncleanable if self._is_as_planned(*known)]
+        uncleanable = [partition for partition, _ in self._uncleanable]
         for partition, directory in self.replicas.partitions():
-            if not partition.log.config.is_compacted or partition in self._uncleanable:
+            if not partition.log.config.is_compacted or partition in uncleanable:
                 continue
             facts = compaction_facts(partition.log, last_stable_offset=partition.last_stable_offset)
             checkpoint = directory.cleaner_offsets.get(partition.topic_partition)
@@ -104,7 +106,8 @@ class LogCleaner:
             return await loop.run_in_executor(self.runtime.disk.child(), clean, self.runtime.disk, plan)
         except CorruptBatch as corrupt:
             if self._is_as_planned(partition, cut_count):
-                self._uncleanable.append(partition)
+                self._uncleanable.append((partition, cut_count))
+                partition.log.note_damage(partition.log.segments[-1].base_offset)
                 logger.error(
                     "compaction met a damaged batch", extra=fields(partition=partition.topic_partition, reason=corrupt)
                 )

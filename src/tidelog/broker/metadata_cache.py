@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from tidelog.broker.peers import reachable
@@ -32,6 +32,12 @@ class MetadataCache:
         self._image = ClusterImage()
         self._name_by_id: dict[TopicId, str] = {}
         self._leaders: dict[BrokerId, Address] = {}  # Told with leaderships, before the brokers themselves are told.
+        self.topics_version = 0
+        """Another number whenever topics came, went, grew or moved; another leader or ISR is none of these."""
+        self.on_topics_changed: Callable[[], None] = _nobody_minds
+        """Called after that."""
+        self.is_whole = False
+        """Whether a controller has told everything there is to this process, so that a topic that is not here was deleted or is new."""
 
     # Being told.
 
@@ -55,13 +61,20 @@ class MetadataCache:
     def take_topics(self, changed: Iterable[TopicImage], *, gone: Iterable[str] = ()) -> None:
         """Topics that came or changed, as a whole, and those that went."""
         topics = dict(self._image.topics)
+        is_other = False
         for name in gone:
+            is_other = is_other or name in topics
             self._forget_id(topics.pop(name, None))
         for topic in changed:
-            self._forget_id(topics.get(topic.name))
+            known = topics.get(topic.name)
+            is_other = is_other or not _are_alike(known, topic)
+            self._forget_id(known)
             topics[topic.name] = topic
             self._name_by_id[topic.topic_id] = topic.name
         self._image = dataclasses.replace(self._image, topics=topics)
+        if is_other:
+            self.topics_version += 1
+            self.on_topics_changed()
 
     def take_broker_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """What was altered of the settings of brokers, by broker id."""
@@ -133,3 +146,17 @@ class MetadataCache:
             if endpoint is not None:
                 host = dialled.host if endpoint.host in _WILDCARDS else endpoint.host
                 yield BrokerEndpoint(broker_id, host, endpoint.port, broker.rack)
+
+
+def _are_alike(known: TopicImage | None, topic: TopicImage) -> bool:
+    """Whether nothing has changed but leaders, ISRs and settings."""
+    if known is None or known.topic_id != topic.topic_id or len(known.partitions) != len(topic.partitions):
+        return False
+    before = known.partitions
+    return all(
+        index in before and before[index].assignment == state.assignment for index, state in topic.partitions.items()
+    )
+
+
+def _nobody_minds() -> None:
+    """Nothing is coordinated yet."""

@@ -10,6 +10,9 @@ from tidelog.broker.control_plane import ControlPlane
 from tidelog.broker.fetch_sessions import FetchSessionCache
 from tidelog.broker.fetchers import Fetchers, IsrChanges
 from tidelog.broker.forwarding import ControllerLine
+from tidelog.broker.group_coordination import GroupCoordination
+from tidelog.broker.internal_topics import InternalTopics
+from tidelog.broker.leadership import Leaderships
 from tidelog.broker.live_config import LiveConfig
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.peers import Peers
@@ -18,6 +21,9 @@ from tidelog.broker.replica_descriptions import ReplicaDescriptions
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.replica_selector import ReplicaSelector
 from tidelog.broker.replication_quota import ReplicationQuotas
+from tidelog.broker.transaction_coordination import TransactionCoordination
+from tidelog.broker.transaction_membership import TransactionMembership
+from tidelog.broker.visible_records import VisibleRecords
 from tidelog.config import BrokerConfig
 from tidelog.controller.service import ControllerService
 from tidelog.runtime import Runtime
@@ -34,6 +40,7 @@ class Node:
     controller: ControllerService
     control_plane: ControlPlane
     configs: ConfigFollower
+    leaderships: Leaderships
     peers: Peers
     controller_line: ControllerLine
     descriptions: ReplicaDescriptions
@@ -45,6 +52,11 @@ class Node:
     inter_broker_listener: str
     producer_ids: ProducerIds
     fetch_sessions: FetchSessionCache
+    internal_topics: InternalTopics
+    visible_records: VisibleRecords
+    groups: GroupCoordination
+    transactions: TransactionCoordination
+    membership: TransactionMembership
 
     @property
     def config(self) -> BrokerConfig:

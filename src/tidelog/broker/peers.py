@@ -1,7 +1,8 @@
 """Connections to other brokers, by broker id: for what brokers ask each other, not for replication, which has its own.
 
-Two connections per peer, because answers come in order: what a leader asks of the controller must not wait behind an administrator's
-request that waits for a slow broker. A connection is made when it is first needed, and made again when it was lost.
+Several connections per peer, because answers come in order: what a leader asks of the controller must not wait behind an administrator's
+request that waits for a slow broker, nor a producer's first records behind markers that wait for a slow follower. A connection is made when
+it is first needed, and made again when it was lost.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tidelog.client.errors import ConnectionLost, RequestTimedOut
 from tidelog.config import BrokerConfig
 from tidelog.model import BrokerId
 from tidelog.runtime import Address, Network
-from tidelog.wire.api import Request, Response, api_of
+from tidelog.wire.api import ApiKey, Request, Response, api_of
 
 R = TypeVar("R", bound=Response)
 
@@ -25,6 +26,7 @@ PEER_CLIENT_ID: Final = "broker-"
 NOWHERE: Final = Address("", 0)
 _IN_FLIGHT_MAX: Final = 100
 _SETUP_TIMEOUT_MS_MAX: Final = 10_000.0
+_OWN_LANES: Final = frozenset({ApiKey.WRITE_TXN_MARKERS, ApiKey.ADD_PARTITIONS_TO_TXN})
 
 
 _LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104  # recognised, not bound to
@@ -84,10 +86,11 @@ class PeerLine:
 
 
 class _Lane(NamedTuple):
-    """Which of the two connections to a peer."""
+    """Which of the connections to a peer."""
 
     broker_id: BrokerId
     is_broker_only: bool
+    own: ApiKey | None  # an API that shares its connection with no other
 
 
 class Peers:
@@ -108,7 +111,8 @@ class Peers:
         address = self._address_of(broker_id)
         if address is None:
             raise ConnectionLost(NOWHERE, f"nobody knows where broker {broker_id} is")
-        lane = _Lane(broker_id, api_of(request).is_broker_only)
+        api = api_of(request)
+        lane = _Lane(broker_id, api.is_broker_only, api.key if api.key in _OWN_LANES else None)
         line = self._lines.get(lane)
         if line is None:
             line = self._lines[lane] = PeerLine(self._network, self._limits)

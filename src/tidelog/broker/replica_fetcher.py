@@ -280,7 +280,9 @@ class ReplicaFetcher:
         try:
             if diverging is not NO_DIVERGENCE:
                 answer = EpochEndOffset(diverging.epoch, diverging.end_offset)
-                events = partition.truncate_where_parted(answer, now_ms=now_ms)
+                events = partition.truncate_where_parted(
+                    answer, leader_log_start_offset=data.log_start_offset, now_ms=now_ms
+                )
             else:
                 events = partition.append_as_follower(
                     records,

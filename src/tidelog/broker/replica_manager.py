@@ -21,6 +21,7 @@ from tidelog.broker.log_placement import LogPlacement
 from tidelog.broker.replica_waiters import ReplicaWaiters
 from tidelog.broker.validation import BatchValidation, writable
 from tidelog.config import BrokerConfig
+from tidelog.coordinator.internal_log import TransactionEnd
 from tidelog.model import (
     Acks,
     ApiError,
@@ -41,10 +42,11 @@ from tidelog.partition import (
     PartitionEvent,
 )
 from tidelog.records import Validated
+from tidelog.records.control import MarkerType, build_marker
 from tidelog.runtime import DiskFull, Runtime, StorageFailure
 from tidelog.runtime.disk import Buffer
 from tidelog.runtime.logs import fields
-from tidelog.storage import Appended, LogDirectory
+from tidelog.storage import Appended, Guard, LogDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -134,11 +136,6 @@ class ReplicaManager(ReplicaWaiters):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log of this replica cannot be had at present")
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def is_hosting(self, partition: Partition) -> bool:
-        """Whether this very replica is still here; its topic may have been deleted meanwhile."""
-        hosted = self.hosting.get(partition.topic_partition)
-        return hosted is not None and hosted.partition is partition
-
     # Writing.
 
     def append(
@@ -149,23 +146,55 @@ class ReplicaManager(ReplicaWaiters):
         acks: Acks,
         produce_version: int,
         validated: Validated | None = None,
+        guard: Guard | None = None,
     ) -> tuple[Partition, Appended]:
         """Append a produced batch to the replica that leads. Raises ApiError."""
-        hosted = self._require(topic_partition)
+        partition = self._require(topic_partition).partition
         try:
-            appended, events = hosted.partition.append_as_leader(
+            appended, events = partition.append_as_leader(
                 writable(batch),
                 acks=acks,
                 produce_version=produce_version,
                 now_ms=self._runtime.clock.wall_ms(),
                 validated=validated,
+                guard=guard,
             )
         except StorageFailure as failure:
             raise self.storage_error(topic_partition, failure) from failure
+        self._on_appended(partition, events, len(batch))
+        return partition, appended
+
+    def append_own(self, partition: Partition, validated: Validated) -> Appended:
+        """Append a batch of a coordinator that keeps its state in this replica, with acks=all. Raises ApiError."""
+        try:
+            appended, events = partition.append_own(validated, now_ms=self._runtime.clock.wall_ms())
+        except StorageFailure as failure:
+            raise self.storage_error(partition.topic_partition, failure) from failure
+        self._on_appended(partition, events, len(validated.batch))
+        return appended
+
+    def append_marker(self, topic_partition: TopicPartition, end: TransactionEnd) -> tuple[Partition, Appended]:
+        """Append to the replica that leads how a transaction ended, with acks=all. Raises ApiError."""
+        partition = self._require(topic_partition).partition
+        now_ms = self._runtime.clock.wall_ms()
+        marker = build_marker(
+            MarkerType.COMMIT if end.is_committed else MarkerType.ABORT,
+            producer_id=end.producer.producer_id,
+            producer_epoch=end.producer.producer_epoch,
+            coordinator_epoch=end.coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        try:
+            appended, events = partition.append_marker(marker, now_ms=now_ms, has_own_epoch=end.has_own_epoch)
+        except StorageFailure as failure:
+            raise self.storage_error(topic_partition, failure) from failure
+        self._on_appended(partition, events, len(marker))
+        return partition, appended
+
+    def _on_appended(self, partition: Partition, events: Sequence[PartitionEvent], size: int) -> None:
         self._is_full = False
-        self._bytes_in.add(len(batch))
-        self.perform(hosted.partition, events)
-        return hosted.partition, appended
+        self._bytes_in.add(size)
+        self.perform(partition, events)
 
     def want_flush(self, partition: Partition) -> None:
         """Flush the partition soon, because its time has come."""

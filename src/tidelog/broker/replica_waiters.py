@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidelog.broker.waiters import Waiters
 from tidelog.model import TopicPartition
 
@@ -20,6 +22,11 @@ class ReplicaWaiters:
         """Woken by the low watermark: those who delete records."""
         self.flushes: Waiters[TopicPartition] = Waiters()
         """Woken by flushes: our own fetchers, which fetch on from what is settled."""
+        self._coordinators: dict[str, Callable[[TopicPartition], None]] = {}
+
+    def tell_changes(self, topic: str, tell: Callable[[TopicPartition], None]) -> None:
+        """Call `tell` whenever a replica of the topic got another role, failed or went, after it did. One per topic."""
+        self._coordinators[topic] = tell
 
     def wake_all(self, topic_partition: TopicPartition) -> None:
         """The replica is not what it was: whoever waits on it looks again."""
@@ -31,6 +38,9 @@ class ReplicaWaiters:
             self.flushes,
         ):
             waiters.wake(topic_partition)
+        tell = self._coordinators.get(topic_partition.topic)
+        if tell is not None:
+            tell(topic_partition)
 
     def dismiss(self) -> None:
         """The broker is leaving: nobody is to wait for news any longer."""

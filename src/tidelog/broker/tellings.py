@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.controller import BrokerImage, ClusterImage, PartitionState
 from tidelog.controller.difference import Role, StoppedReplica, Told
 from tidelog.model import BrokerId, TopicId, TopicPartition
@@ -92,7 +93,8 @@ class Telling:
     def _metadata(self, told: Told) -> Iterator[updates.UpdateMetadataRequest]:
         brokers = tuple(_broker(broker) for _, broker in sorted(self.image.brokers.items()))
         changed = [*((one, True) for one in told.deleted), *((one, False) for one in told.metadata)]
-        for some, is_last in _slices(changed, is_one_needed=told.is_full or told.are_brokers_changed):
+        is_one_needed = told.is_full or told.are_brokers_changed
+        for some, is_last in _slices(changed, is_one_needed=is_one_needed, belong_together=_are_of_one_internal_topic):
             rows = (_Row(one[0], one[1].topic_id, self._state(*one, is_deleted=is_deleted)) for one, is_deleted in some)
             yield updates.UpdateMetadataRequest(
                 controller_id=self.image.controller_id,
@@ -181,10 +183,28 @@ def _by_topic(items: Iterable[T], partition_of: Callable[[T], TopicPartition]) -
         yield topic, list(of_topic)
 
 
-def _slices(items: Sequence[T], *, is_one_needed: bool = False) -> Iterator[tuple[Sequence[T], bool]]:
+def _are_of_one_internal_topic(
+    one: tuple[tuple[TopicPartition, PartitionState], bool], other: tuple[tuple[TopicPartition, PartitionState], bool]
+) -> bool:
+    """How many partitions such a topic has says where everything in it lies: half of them must not be taken for all."""
+    topic = one[0][0].topic
+    return topic in INTERNAL_TOPICS and topic == other[0][0].topic
+
+
+def _never(_: object, __: object) -> bool:
+    return False
+
+
+def _slices(
+    items: Sequence[T], *, is_one_needed: bool = False, belong_together: Callable[[T, T], bool] = _never
+) -> Iterator[tuple[Sequence[T], bool]]:
     """Some items at a time, and whether they are the last; nothing at all is one slice where one is needed."""
     if not items and is_one_needed:
         yield (), True
-    for start in range(0, len(items), PARTITIONS_PER_REQUEST):
-        end = start + PARTITIONS_PER_REQUEST
-        yield items[start:end], end >= len(items)
+    start = 0
+    while start < len(items):
+        end = min(start + PARTITIONS_PER_REQUEST, len(items))
+        while end < len(items) and belong_together(items[end - 1], items[end]):
+            end += 1
+        yield items[start:end], end == len(items)
+        start = end

@@ -75,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._stalled_since_ms = 0.0
         self._active_ms = owner.clock.monotonic_ms()
         self._local = self._peer = Address("", 0)
+        self._number = next(owner.guard.connection_numbers)
 
     # asyncio.Protocol: what the transport tells us.
 
@@ -185,7 +186,7 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, frame: bytearray) -> None:
         try:
-            answer = self._dispatcher.dispatch(frame, self._owner.name, self._local, self._peer)
+            answer = self._dispatcher.dispatch(frame, self._owner.name, self._local, self._peer, self._number)
         except ConnectionRefused as refused:
             self._refuse(refused.kind, str(refused))
             return
@@ -204,9 +205,15 @@ class Connection(asyncio.Protocol):
         later = answer.answer if isinstance(answer, Settling) else answer
         place.task = self._owner.spawn(self._await(place, later, self._intake.begin_waiting(frame)))
 
-    async def _await(self, place: Place, answer: Awaitable[Frame | None], held_bytes: int) -> None:
+    async def _await(
+        self, place: Place, answer: Awaitable[Frame | Settling[Frame | None] | None], held_bytes: int
+    ) -> None:
         try:
             frame = await answer
+            if isinstance(frame, Settling):
+                place.is_settling = True
+                self._pump()
+                frame = await frame.answer
         except ConnectionRefused as refused:
             self._pipeline.leave(place)
             self._refuse(refused.kind, str(refused))

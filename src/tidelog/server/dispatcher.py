@@ -20,8 +20,12 @@ from tidelog.wire.header import RequestHeader, decode_request_header
 
 Handler: TypeAlias = Callable[["RequestContext", object], object]
 """Takes the request type of its API; answers with the response type, with None where the protocol wants silence (acks=0), or with an
-awaitable of either, wrapped as `Settling` where requests of its kind need not wait for it. The table is the one place where the types of
-the APIs meet, hence the objects."""
+awaitable of either, wrapped as `Settling` where requests of its kind need not wait for it. An awaitable may also end in `Settling`: what was
+waited for is done, and what is left need not hold up requests of its kind. The table is the one place where the types of the APIs meet, hence
+the objects."""
+
+
+_Later: TypeAlias = "Response | Settling[Response | None] | None"
 
 
 class RequestContext(NamedTuple):
@@ -31,6 +35,7 @@ class RequestContext(NamedTuple):
     listener: str
     local: Address  # The address the client dialled, for answers that must name us as the client knows us.
     peer: Address
+    connection: int = 0  # Connections are numbered as they come.
 
     @property
     def version(self) -> int:
@@ -65,8 +70,8 @@ class Dispatcher:
         }
 
     def dispatch(
-        self, frame: bytearray, listener: str, local: Address, peer: Address
-    ) -> Frame | Awaitable[Frame | None] | Settling[Frame | None] | None:
+        self, frame: bytearray, listener: str, local: Address, peer: Address, connection: int = 0
+    ) -> Frame | Awaitable[Frame | Settling[Frame | None] | None] | Settling[Frame | None] | None:
         """The answer to a frame, or an awaitable of it; None is silence. Raises ConnectionRefused."""
         try:
             header, position = decode_request_header(frame)
@@ -79,12 +84,12 @@ class Dispatcher:
         except MalformedMessage as malformed:
             raise ConnectionRefused(f"malformed request: {malformed}", Refusal.MALFORMED) from malformed
         route.note()
-        answer = route.handler(RequestContext(header, listener, local, peer), request)
+        answer = route.handler(RequestContext(header, listener, local, peer, connection), request)
         if isinstance(answer, Response):
             return encode_response_frame(header, answer)
         if isinstance(answer, Settling):
-            return Settling(_encoded_later(header, answer.answer))
-        return None if answer is None else _encoded_later(header, cast("Awaitable[Response | None]", answer))
+            return Settling(_encoded_settled(header, answer.answer))
+        return None if answer is None else _encoded_later(header, cast("Awaitable[_Later]", answer))
 
 
 def _unserved(header: RequestHeader) -> Frame:
@@ -94,6 +99,13 @@ def _unserved(header: RequestHeader) -> Frame:
     raise ConnectionRefused(f"{header.api_key.name} version {header.api_version} is not served", Refusal.UNSERVED)
 
 
-async def _encoded_later(header: RequestHeader, answer: Awaitable[Response | None]) -> Frame | None:
+async def _encoded_settled(header: RequestHeader, answer: Awaitable[Response | None]) -> Frame | None:
     response = await answer
+    return None if response is None else encode_response_frame(header, response)
+
+
+async def _encoded_later(header: RequestHeader, answer: Awaitable[_Later]) -> Frame | Settling[Frame | None] | None:
+    response = await answer
+    if isinstance(response, Settling):
+        return Settling(_encoded_settled(header, response.answer))
     return None if response is None else encode_response_frame(header, response)

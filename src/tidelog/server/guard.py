@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from tidelog.runtime import Runtime
@@ -30,6 +31,7 @@ class Guard:
             connections_max=limits.connections_max, per_address_max=limits.connections_max_per_address
         )
         self.budget = RequestBudget(runtime.clock, bytes_max=limits.request_bytes_max, requests_max=limits.requests_max)
+        self.connection_numbers = itertools.count(1)
         self.refusals = RefusalLog(runtime.clock, runtime.metrics)
 
     def look_after(self) -> None:

@@ -2,7 +2,8 @@
 
 One is served at a time, with one exception: a request that has done all its work and only waits for leave to say so (`Settling`) lets those
 behind it begin. Producers send several batches without waiting, and would else pay for the way to the followers and back with each of them.
-Nothing changes its place by that: a batch is appended before the next one is looked at, and answered before the next one is.
+Nothing changes its place by that: a batch is appended before the next one is looked at, and answered before the next one is. A request that
+must wait before it can do its work, and after that once more, begins as any other, and settles when its first wait ends in `Settling`.
 """
 
 from __future__ import annotations

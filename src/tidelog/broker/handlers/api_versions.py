@@ -4,6 +4,10 @@ Behaviour: tells exactly what is served, read from the one API table; of what on
 we do not know is answered in the encoding of version 0 with UNSUPPORTED_VERSION and the same list, so that the client can choose again
 (KIP-511).
 
+Two features: `group.version`, whose level 1 says that groups of the consumer protocol (KIP-848) are served, is finalized from the start,
+since a cluster has no brokers without it. The level of `transaction.version` (KIP-890) is a setting, `tidelog.transaction.version`; 0 is not
+announced.
+
 v1: throttle time.  v3: flexible, client software name and version (KIP-511), features (KIP-584).  v4: features with minimum 0.
 """
 
@@ -16,11 +20,22 @@ from tidelog.broker.node import Node
 from tidelog.model import ErrorCode
 from tidelog.server import RequestContext
 from tidelog.wire.api import ApiKey, advertised_versions
-from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 API = ApiKey.API_VERSIONS
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
+_SUPPORTED: Final = (
+    SupportedFeatureKey(name="group.version", min_version=0, max_version=1),
+    SupportedFeatureKey(name="transaction.version", min_version=0, max_version=2),
+)
+_FINALIZED_EPOCH: Final = 0
+_MINIMUM_OF_ZERO_SINCE: Final = 4
 
 
 def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -30,4 +45,19 @@ def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> 
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=versions)
-    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=versions)
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=versions,
+        supported_features=_SUPPORTED if context.version >= _MINIMUM_OF_ZERO_SINCE else (),
+        finalized_features=_finalized(node.config.transaction_version),
+        finalized_features_epoch=_FINALIZED_EPOCH,
+    )
+
+
+def _finalized(transaction_version: int) -> tuple[FinalizedFeatureKey, ...]:
+    levels = {"group.version": 1, "transaction.version": transaction_version}
+    return tuple(
+        FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+        for name, level in levels.items()
+        if level
+    )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.node import Node
 from tidelog.controller import MorePartitions
 from tidelog.model import ApiError, ErrorCode
@@ -32,13 +33,16 @@ API = ApiKey.CREATE_PARTITIONS
 async def handle(node: Node, context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Let the controller decide about every topic named once."""
     counts = Counter(topic.name for topic in request.topics)
-    unique = [topic for topic in request.topics if counts[topic.name] == 1]
+    unique = [topic for topic in request.topics if counts[topic.name] == 1 and topic.name not in INTERNAL_TOPICS]
     errors = await node.controller.create_partitions(
         [_more(topic) for topic in unique], validate_only=request.validate_only
     )
     results = [_result(topic.name, error) for topic, error in zip(unique, errors, strict=True)]
     duplicate = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
     results += [_result(name, duplicate) for name, count in counts.items() if count > 1]
+    # Whatever lies in such a topic would be looked for elsewhere, and offsets would be gone.
+    fixed = ApiError(ErrorCode.INVALID_REQUEST, "The number of partitions of an internal topic cannot be changed.")
+    results += [_result(name, fixed) for name, count in counts.items() if count == 1 and name in INTERNAL_TOPICS]
     return CreatePartitionsResponse(results=tuple(results))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.broker.handlers.authorized_operations import ON_TOPIC
+from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.node import Node
 from tidelog.controller import PartitionState, TopicImage, check_name
 from tidelog.model import ApiError, ErrorCode
@@ -86,6 +87,7 @@ def _topic(node: Node, topic: TopicImage, indexes: Sequence[int]) -> DescribeTop
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(_partition(node, index, topic.partitions[index]) for index in indexes),
         topic_authorized_operations=ON_TOPIC,
     )

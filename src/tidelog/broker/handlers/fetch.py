@@ -54,6 +54,7 @@ class _Served:
 
     partition: FetchPartition
     data: messages.PartitionData
+    doubted: Partition | None = None  # the leader, if its log is too short for the offset
 
     @property
     def byte_count(self) -> int:
@@ -85,6 +86,8 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> FetchR
     if fetch.is_wide:
         return fetch.serve_in_slices()
     served = fetch.read()
+    if any(item.doubted is not None for item in served):
+        return fetch.answer_with_care(served)
     if fetch.is_enough(served):
         return fetch.answer(served)
     return fetch.wait()
@@ -187,7 +190,8 @@ class _Fetch:
                 may_follow=self._may_follow,
             )
         except ApiError as error:
-            return _Served(partition, self._failed(partition, error.code))
+            doubted = self._doubted(partition) if error.code is ErrorCode.OFFSET_OUT_OF_RANGE else None
+            return _Served(partition, self._failed(partition, error.code), doubted)
         except StorageFailure as failure:
             code = self._node.replicas.storage_error(self._topic_partition(partition), failure).code
             return _Served(partition, failed(index, code))
@@ -215,6 +219,11 @@ class _Fetch:
         replica.check_leader_epoch(partition.current_leader_epoch, may_follow=self._may_follow)
         return self._node.selector.preferred(replica, partition.fetch_offset, self._request.rack_id)
 
+    def _doubted(self, partition: FetchPartition) -> Partition | None:
+        """The leader, if a longer log than its own would have the offset."""
+        replica = self._replica(partition)
+        return replica if replica.is_leader and partition.fetch_offset > replica.log.log_end_offset else None
+
     def _failed(self, partition: FetchPartition, code: ErrorCode) -> messages.PartitionData:
         key = partition.key
         if code not in STALE_LEADER or self._context.version < _HINTS_FROM:
@@ -239,7 +248,7 @@ class _Fetch:
         """The same for very many partitions, with a look at the world now and then."""
         served = await self._read_in_slices()
         if self.is_enough(served):
-            return self.answer(served)
+            return await self.answer_with_care(served)
         del served
         return await self.wait()
 
@@ -251,7 +260,7 @@ class _Fetch:
                 if self._is_over() or self._is_worth_reading():
                     served = await self._read_in_slices()
                     if self._is_over() or self.is_enough(served):
-                        return self.answer(served)
+                        return await self.answer_with_care(served)
                 is_woken = await waiter.woken(timeout_s=self._left_s())
                 if is_woken and waiters.count > _CROWD and not self._is_worth_reading():
                     # Each append wakes everybody: thousands who want more than that must not all count again each time.
@@ -290,6 +299,13 @@ class _Fetch:
     def _topic_partition(self, partition: FetchPartition) -> TopicPartition:
         key = partition.key
         return TopicPartition(self._node.metadata.topic_name(key.topic, key.topic_id), key.index)
+
+    async def answer_with_care(self, served: list[_Served]) -> FetchResponse:
+        """The answer, in which nobody is told that an offset does not exist by a leader that was deposed."""
+        for item in served:
+            if item.doubted is not None and not await self._node.leaderships.is_certain(item.doubted):
+                item.data = self._failed(item.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.answer(served)
 
     def answer(self, served: list[_Served]) -> FetchResponse:
         """Wrap up, creating or continuing the session."""

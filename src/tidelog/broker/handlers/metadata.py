@@ -2,7 +2,7 @@
 
 Behaviour: the live brokers with the endpoint of the listener the client came in on, and the topics it asked for with their leaders. A
 topic that does not exist is created where the client allows it and `auto.create.topics.enable` is on; unlike Kafka, which answers
-LEADER_NOT_AVAILABLE and lets the client ask again, the answer waits for the topic.
+LEADER_NOT_AVAILABLE and lets the client ask again, the answer waits for the topic. `__consumer_offsets` is made as its own settings say.
 
 v0: an empty list means all topics.  v1: null means all, empty none; controller id.  v2: cluster id.  v4: auto-creation can be refused.
 v5: offline replicas.  v7: leader epoch (KIP-320).  v8: authorized operations (KIP-430).  v9: flexible.  v10: topic ids (KIP-516).
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from tidelog.broker.internal_topics import GROUPS_TOPIC, INTERNAL_TOPICS
 from tidelog.broker.node import Node
-from tidelog.controller import PartitionState, TopicImage, check_name
+from tidelog.controller import NewTopic, PartitionState, TopicImage, check_name
 from tidelog.model import ApiError, ErrorCode
 from tidelog.server import RequestContext
 from tidelog.wire.api import ApiKey
@@ -58,7 +59,13 @@ def _to_create(node: Node, request: MetadataRequest) -> list[str]:
 async def _create_and_answer(
     node: Node, context: RequestContext, request: MetadataRequest, missing: list[str]
 ) -> MetadataResponse:
-    errors = await node.controller_line.create_topics(missing)
+    errors: dict[str, ErrorCode] = {}
+    if GROUPS_TOPIC in missing:
+        node.internal_topics.want_groups()
+        errors[GROUPS_TOPIC] = ErrorCode.LEADER_NOT_AVAILABLE
+    wanted = [NewTopic(name=name) for name in missing if name not in INTERNAL_TOPICS]
+    if wanted:
+        errors |= await node.controller_line.create_topics(wanted)
     for name, code in errors.items():
         # Made just now, by us or by somebody quicker; where the controller has not told us of it yet, the client asks again.
         if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NOT_CONTROLLER):
@@ -95,6 +102,7 @@ def _topic(node: Node, topic: TopicImage) -> MetadataResponseTopic:
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(_partition(node, index, state) for index, state in sorted(topic.partitions.items())),
     )
 

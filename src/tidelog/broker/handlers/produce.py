@@ -3,9 +3,13 @@
 Behaviour: each partition's batch is validated and appended by itself; a partition that fails keeps its own error while the others go on.
 acks=0 is never answered (an error closes the connection, so that the client looks for the leader again), acks=1 is answered once the log
 holds the batch as durably as its flush settings ask, acks=all once the high watermark has passed it, or with REQUEST_TIMED_OUT while the
-data stays in the log. Too few in-sync replicas are NOT_ENOUGH_REPLICAS before the append, NOT_ENOUGH_REPLICAS_AFTER_APPEND after it. The
-wait ends at once when leadership is lost, since nobody can promise any more that the records stay; a new epoch of the same leader does not
-end it. Further batches of the connection are appended meanwhile, so that several go to the followers together.
+data stays in the log (NOT_LEADER_OR_FOLLOWER where the registry does not confirm then that we lead). Too few in-sync replicas are
+NOT_ENOUGH_REPLICAS before the append, NOT_ENOUGH_REPLICAS_AFTER_APPEND after it. The wait ends at once when leadership is lost, since
+nobody can promise any more that the records stay; a new epoch of the same leader does not end it. Further batches of the connection are
+appended meanwhile, so that several go to the followers together.
+
+Batches of transactions need a transactional id. Before the first of a transaction in a partition its coordinator is asked whether the
+partition is part of it (up to v11), or is told that it is from now on (v12, where producers no longer do that): see `produce_permits`.
 
 v3: record batches of magic 2, transactional id (KIP-98).  v4: storage errors.  v5: log start offset.  v6: throttling moves to the client
 (KIP-219).  v7: zstd (KIP-110).  v8: record errors and messages (KIP-467).  v9: flexible.  v10: the current leader in tagged fields
@@ -21,9 +25,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.broker.handlers.hosting import elsewhere
 from tidelog.broker.handlers.leader_hints import STALE_LEADER, LeaderHints
+from tidelog.broker.handlers.produce_permits import Permits, is_transactional, permission_of, permits_of
+from tidelog.broker.handlers.settlement import Settlement, until_settled
+from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.node import Node
-from tidelog.model import NO_OFFSET, Acks, ApiError, ErrorCode, Offset, TopicPartition
-from tidelog.partition import Partition
+from tidelog.model import NO_OFFSET, Acks, ApiError, ErrorCode, TopicPartition
 from tidelog.records import Validated, is_small
 from tidelog.records.validation import InvalidRecords
 from tidelog.server import ConnectionRefused, RequestContext, Settling
@@ -51,144 +57,145 @@ _BYTES_BETWEEN_LOOKS: Final = 1 << 18
 _PARTITIONS_BETWEEN_LOOKS: Final = 100
 
 
-@dataclass(slots=True)
-class _Outcome:
+@dataclass(slots=True, kw_only=True)
+class _Outcome(Settlement):
     """What became of one partition of the request so far."""
 
     response: PartitionProduceResponse
-    partition: Partition | None = None  # Set where a batch was appended that has yet to settle.
-    reign: int = 0
-    next_offset: Offset = NO_OFFSET
 
-    def is_settled(self, acks: Acks) -> bool:
-        """Whether this partition keeps nobody waiting; a lost leadership ends the wait as well (R22)."""
-        if self.partition is None:
-            return True
-        try:
-            self.partition.check_reign(self.reign)
-            return self.partition.is_settled(self.next_offset, acks)
-        except ApiError as error:
-            self.fail(error.code)
-            return True
-
-    def fail(self, code: ErrorCode) -> None:
-        """Put an error in the place of the success that was not to be."""
+    def note_failure(self, code: ErrorCode) -> None:
+        """As an answer says it."""
         self.response = _failure(self.response.index, ApiError(code))
-        self.partition = None
 
 
 _Outcomes: TypeAlias = list[tuple[TopicProduceData, list[_Outcome]]]
+_Answered: TypeAlias = "ProduceResponse | Settling[ProduceResponse] | None"
 
 
-def handle(
-    node: Node, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Settling[ProduceResponse] | Awaitable[ProduceResponse | None] | None:
+def handle(node: Node, context: RequestContext, request: ProduceRequest) -> _Answered | Awaitable[_Answered]:
     """Append everything, then answer at once or when the slowest partition has settled."""
-    acks = _ACKS.get(request.acks)
-    if _is_long_work(node, context, request):
-        return _append_in_slices(node, context, request, acks)
-    outcomes = [(topic, _append_topic(node, context, topic, acks)) for topic in request.topic_data]
-    return _Answer(node, context, request, outcomes).when_settled(acks)
+    appending = _Appending(node, context, request, _ACKS.get(request.acks))
+    if request.transactional_id is not None and appending.acks is not None:
+        permits = permits_of(node, context, request)
+        if permits.must_ask:
+            return _append_permitted(appending, permits)
+        appending = appending._replace(permits=permits)
+    return appending.perform()
 
 
-def _is_long_work(node: Node, context: RequestContext, request: ProduceRequest) -> bool:
-    """Whether the loop would be held for too long if everything were appended in one go."""
-    byte_count = partition_count = 0
-    for topic in request.topic_data:
-        partition_count += len(topic.partition_data)
-        for data in topic.partition_data:
-            byte_count += len(data.records or b"")
-            if not is_small(data.records or b"") and _is_laborious(node, context, topic, data):
-                return True
-    return byte_count > _BYTES_AT_ONCE or partition_count > _PARTITIONS_AT_ONCE
+async def _append_permitted(appending: _Appending, permits: Permits) -> _Answered:
+    """Have it seen to that the transaction is open, then append. Requests behind this one wait so long: no batch overtakes another."""
+    with permits.in_use():
+        permits.begin()
+        await permits.ask()
+        answer = appending._replace(permits=permits).perform()
+        return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _is_laborious(node: Node, context: RequestContext, topic: TopicProduceData, data: PartitionProduceData) -> bool:
-    try:
-        name = node.metadata.topic_name(topic.name, topic.topic_id)
-    except ApiError:
-        return False
-    partition = TopicPartition(name, data.index)
-    return node.replicas.validation.is_long_work(partition, data.records or b"", produce_version=context.version)
+class _Appending(NamedTuple):
+    """A request while its batches are appended."""
 
+    node: Node
+    context: RequestContext
+    request: ProduceRequest
+    acks: Acks | None
+    permits: Permits | None = None  # Of a request with a transactional id.
 
-async def _append_in_slices(
-    node: Node, context: RequestContext, request: ProduceRequest, acks: Acks | None
-) -> ProduceResponse | None:
-    """The same partition by partition, with a look at the world in between, and laborious batches validated in a thread."""
-    outcomes: _Outcomes = []
-    for topic in request.topic_data:
-        done: list[_Outcome] = []
-        outcomes.append((topic, done))
-        for number, data in enumerate(topic.partition_data):
-            one = replace(topic, partition_data=(data,))
-            validated: Validated | ApiError | None = None
-            if acks is not None and _is_laborious(node, context, topic, data):
-                validated = await _validated(node, context, topic, data)
-            elif number % _PARTITIONS_BETWEEN_LOOKS == 0 or len(data.records or b"") > _BYTES_BETWEEN_LOOKS:
-                await asyncio.sleep(0)
-            if isinstance(validated, ApiError):
-                done.append(_Outcome(_failure(data.index, validated)))
-            else:
-                done += _append_topic(node, context, one, acks, validated)
-    answer = _Answer(node, context, request, outcomes).when_settled(acks)
-    return await answer.answer if isinstance(answer, Settling) else answer
+    def perform(self) -> _Answered | Awaitable[_Answered]:
+        """Everything in one go, unless that would hold the loop for too long."""
+        if self._is_long_work():
+            return self._append_in_slices()
+        return self._answer([(topic, self._append_topic(topic)) for topic in self.request.topic_data])
 
+    def _is_long_work(self) -> bool:
+        byte_count = partition_count = 0
+        for topic in self.request.topic_data:
+            partition_count += len(topic.partition_data)
+            for data in topic.partition_data:
+                byte_count += len(data.records or b"")
+                if not is_small(data.records or b"") and self._is_laborious(topic, data):
+                    return True
+        return byte_count > _BYTES_AT_ONCE or partition_count > _PARTITIONS_AT_ONCE
 
-async def _validated(
-    node: Node, context: RequestContext, topic: TopicProduceData, data: PartitionProduceData
-) -> Validated | ApiError:
-    try:
-        partition = TopicPartition(node.metadata.topic_name(topic.name, topic.topic_id), data.index)
-        return await node.replicas.validation.validate(partition, data.records or b"", produce_version=context.version)
-    except ApiError as error:
-        return error
+    def _is_laborious(self, topic: TopicProduceData, data: PartitionProduceData) -> bool:
+        node = self.node
+        try:
+            name = node.metadata.topic_name(topic.name, topic.topic_id)
+        except ApiError:
+            return False
+        partition, version = TopicPartition(name, data.index), self.context.version
+        return node.replicas.validation.is_long_work(partition, data.records or b"", produce_version=version)
 
+    async def _append_in_slices(self) -> _Answered:
+        """Partition by partition, with a look at the world in between, and laborious batches validated in a thread."""
+        outcomes: _Outcomes = []
+        for topic in self.request.topic_data:
+            done: list[_Outcome] = []
+            outcomes.append((topic, done))
+            for number, data in enumerate(topic.partition_data):
+                one = replace(topic, partition_data=(data,))
+                validated: Validated | ApiError | None = None
+                if self.acks is not None and self._is_laborious(topic, data):
+                    validated = await self._validated(topic, data)
+                elif number % _PARTITIONS_BETWEEN_LOOKS == 0 or len(data.records or b"") > _BYTES_BETWEEN_LOOKS:
+                    await asyncio.sleep(0)
+                if isinstance(validated, ApiError):
+                    done.append(_failed(data.index, validated))
+                else:
+                    done += self._append_topic(one, validated)
+        return self._answer(outcomes)
 
-def _append_topic(
-    node: Node,
-    context: RequestContext,
-    topic: TopicProduceData,
-    acks: Acks | None,
-    validated: Validated | None = None,
-) -> list[_Outcome]:
-    try:
-        name = node.metadata.topic_name(topic.name, topic.topic_id)
-    except ApiError as error:
-        return [_Outcome(_failure(data.index, error)) for data in topic.partition_data]
-    return [_append(node, context, name, data, acks, validated) for data in topic.partition_data]
+    async def _validated(self, topic: TopicProduceData, data: PartitionProduceData) -> Validated | ApiError:
+        node, version = self.node, self.context.version
+        try:
+            partition = TopicPartition(node.metadata.topic_name(topic.name, topic.topic_id), data.index)
+            return await node.replicas.validation.validate(partition, data.records or b"", produce_version=version)
+        except ApiError as error:
+            return error
 
+    def _append_topic(self, topic: TopicProduceData, validated: Validated | None = None) -> list[_Outcome]:
+        try:
+            name = self.node.metadata.topic_name(topic.name, topic.topic_id)
+        except ApiError as error:
+            return [_failed(data.index, error) for data in topic.partition_data]
+        return [self._append(name, data, validated) for data in topic.partition_data]
 
-def _append(
-    node: Node,
-    context: RequestContext,
-    topic: str,
-    data: PartitionProduceData,
-    acks: Acks | None,
-    validated: Validated | None,
-) -> _Outcome:
-    if acks is None:
-        return _Outcome(_failure(data.index, ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1")))
-    if not data.records:
-        return _Outcome(_failure(data.index, ApiError(ErrorCode.INVALID_RECORD, "a partition without a record batch")))
-    try:
-        partition, appended = node.replicas.append(
-            TopicPartition(topic, data.index),
-            data.records,
-            acks=acks,
-            produce_version=context.version,
-            validated=validated,
+    def _append(self, topic: str, data: PartitionProduceData, validated: Validated | None) -> _Outcome:
+        key = TopicPartition(topic, data.index)
+        acks, records, permits = self.acks, data.records, self.permits
+        try:
+            if acks is None:
+                raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1")
+            if topic in INTERNAL_TOPICS:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+            if not records:
+                raise ApiError(ErrorCode.INVALID_RECORD, "a partition without a record batch")
+            guard = None
+            if is_transactional(records):
+                guard = permission_of(permits, key)
+            partition, appended = self.node.replicas.append(
+                key,
+                records,
+                acks=acks,
+                produce_version=self.context.version,
+                validated=validated,
+                guard=guard,
+            )
+        except ApiError as error:
+            return _failed(data.index, elsewhere(self.node, key, error))
+        response = PartitionProduceResponse(
+            index=data.index,
+            error_code=ErrorCode.NONE,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.append_time_ms,
+            log_start_offset=partition.log.log_start_offset,
         )
-    except ApiError as error:
-        return _Outcome(_failure(data.index, elsewhere(node, TopicPartition(topic, data.index), error)))
-    response = PartitionProduceResponse(
-        index=data.index,
-        error_code=ErrorCode.NONE,
-        base_offset=appended.base_offset,
-        log_append_time_ms=appended.append_time_ms,
-        log_start_offset=partition.log.log_start_offset,
-    )
-    return _Outcome(response, partition, partition.reign, appended.last_offset + 1)
+        return _Outcome(
+            response=response, partition=partition, reign=partition.reign, next_offset=appended.last_offset + 1
+        )
+
+    def _answer(self, outcomes: _Outcomes) -> _Answered:
+        return _Answer(self.node, self.context, self.request, outcomes).when_settled(self.acks)
 
 
 class _Answer(NamedTuple):
@@ -211,22 +218,7 @@ class _Answer(NamedTuple):
 
     async def _settled(self, acks: Acks, waiting: list[_Outcome]) -> ProduceResponse:
         """Wait for the partitions that lack acknowledgements, at most as long as the client said."""
-        clock, replicas = self.node.runtime.clock, self.node.replicas
-        deadline_ms = clock.monotonic_ms() + self.request.timeout_ms
-        keys = [outcome.partition.topic_partition for outcome in waiting if outcome.partition is not None]
-
-        def is_settled() -> bool:
-            waiting[:] = [outcome for outcome in waiting if not outcome.is_settled(acks)]
-            return not waiting
-
-        with replicas.produce_waiters.parked(keys, is_settled) as waiter:
-            while not is_settled():
-                left_ms = deadline_ms - clock.monotonic_ms()
-                if left_ms <= 0:
-                    for outcome in waiting:
-                        outcome.fail(ErrorCode.REQUEST_TIMED_OUT)
-                    break
-                await waiter.woken(timeout_s=left_ms / 1000)
+        await until_settled(self.node, waiting, acks, timeout_ms=self.request.timeout_ms)
         return self._response()
 
     def _response(self) -> ProduceResponse:
@@ -272,6 +264,10 @@ def _refuse_failures(outcomes: _Outcomes) -> None:
                 raise ConnectionRefused(
                     f"acks=0 to {name}-{outcome.response.index}: {outcome.response.error_code.name}"
                 )
+
+
+def _failed(index: int, error: ApiError) -> _Outcome:
+    return _Outcome(response=_failure(index, error))
 
 
 def _failure(index: int, error: ApiError) -> PartitionProduceResponse:

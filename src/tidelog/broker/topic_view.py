@@ -1,0 +1,58 @@
+"""The topics of the cluster as coordinators see them."""
+
+from __future__ import annotations
+
+from tidelog.broker.metadata_cache import MetadataCache
+from tidelog.controller import TopicImage
+from tidelog.coordinator.group.book import TopicView
+from tidelog.model import TopicId
+
+
+class CachedTopics:
+    """Answers from the metadata cache; what it made of a topic is kept until that topic, or a broker, changes."""
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+        self._views: dict[str, tuple[TopicImage, TopicView]] = {}
+        self._brokers: object = None
+
+    @property
+    def version(self) -> int:
+        """Another number whenever topics came, went, grew or moved."""
+        return self._metadata.topics_version
+
+    def by_name(self, name: str) -> TopicView | None:
+        """The topic of this name."""
+        topic = self._metadata.topic(name)
+        return None if topic is None else self._view(topic)
+
+    def by_id(self, topic_id: TopicId) -> TopicView | None:
+        """The topic of this id."""
+        topic = self._metadata.topic_by_id(topic_id)
+        return None if topic is None else self._view(topic)
+
+    def names(self) -> list[str]:
+        """All, in order."""
+        return sorted(self._metadata.image.topics)
+
+    def _view(self, topic: TopicImage) -> TopicView:
+        image = self._metadata.image
+        if self._brokers is not image.brokers:
+            self._brokers = image.brokers
+            self._views.clear()
+        known = self._views.get(topic.name)
+        if known is not None and known[0] is topic:
+            return known[1]
+        racks = {broker_id: broker.rack for broker_id, broker in image.brokers.items() if broker.rack is not None}
+        view = TopicView(
+            topic.name,
+            topic.topic_id,
+            tuple(
+                frozenset(racks[broker_id] for broker_id in state.assignment if broker_id in racks)
+                for _, state in sorted(topic.partitions.items())
+            ),
+        )
+        if len(self._views) > len(image.topics):
+            self._views.clear()  # Topics that went left theirs behind.
+        self._views[topic.name] = (topic, view)
+        return view
