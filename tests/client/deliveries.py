@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.client.accumulator import Accumulator, AccumulatorLimits
-from tidelog.client.batch import OutgoingRecord, ProducerIdentity, RecordMetadata
+from tidelog.client.batch import OutgoingRecord, RecordMetadata
 from tidelog.client.errors import ClientError
 from tidelog.client.sequencing import Sequencer
-from tidelog.model import TopicPartition
+from tidelog.model import ProducerIdentity, TopicPartition
 from tidelog.records.compression import Codec
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -9,6 +9,7 @@ from tidelog.client.accumulator import Accumulator, RetryCause
 from tidelog.client.batch import RecordMetadata
 from tidelog.client.errors import ClientClosed, RecordTooLarge
 from tidelog.model import TopicPartition
+from tidelog.records.batch import read_header
 from tidelog.records.record import read_records
 
 
@@ -204,3 +205,12 @@ def test_abandoning_returns_everything_nobody_was_told_about() -> None:
     assert len(accumulator.abandon()) == 2
     assert accumulator.used_bytes == 0
     assert accumulator.abandon() == []
+
+
+def test_both_halves_of_a_transactional_batch_are_transactional() -> None:
+    accumulator = Accumulator(limits(is_transactional=True), None)
+    for value in (b"a", b"b"):
+        accumulator.append(T0, record(value), 0)
+    (batch,) = accumulator.drain([T0])
+    assert read_header(batch.encode()).is_transactional
+    assert all(read_header(half.encode()).is_transactional for half in batch.split())

@@ -6,7 +6,7 @@ import pytest
 
 from tests.client.test_fetched import batch, fetched
 from tidelog.client.assignment import Assignment, Reaction, Watermarks
-from tidelog.client.config import OffsetReset
+from tidelog.client.config_kinds import OffsetReset
 from tidelog.client.errors import CorruptRecords, FetchFailed, NoPosition, OffsetOutOfRange
 from tidelog.model import ErrorCode, TopicPartition
 

@@ -75,3 +75,20 @@ def test_delivery_timeout_must_leave_time_for_one_request() -> None:
 def test_the_message_of_a_bad_value_says_what_is_accepted() -> None:
     with pytest.raises(ConfigError, match="one of none, gzip, snappy, lz4, zstd"):
         ProducerConfig.from_properties({**WHERE, "compression.type": "rar"})
+
+
+def test_transactions_ask_for_idempotence() -> None:
+    config = ProducerConfig.from_properties({**WHERE, "transactional.id": "orders"})
+    assert (config.transactional_id, config.enable_idempotence) == ("orders", True)
+    assert (config.transaction_timeout_ms, config.is_two_phase, config.transaction_version_max) == (60_000, False, 2)
+    for name, value in (("acks", "1"), ("enable.idempotence", "false"), ("retries", "0")):
+        with pytest.raises(ConfigError, match="idempotence"):
+            ProducerConfig.from_properties({**WHERE, "transactional.id": "orders", name: value})
+
+
+def test_two_phases_need_a_transactional_id_and_the_newest_protocol() -> None:
+    two_phase = {**WHERE, "transaction.two.phase.commit.enable": "true"}
+    with pytest.raises(ConfigError, match=r"transactional\.id"):
+        ProducerConfig.from_properties(two_phase)
+    with pytest.raises(ConfigError, match="two-phase commit"):
+        ProducerConfig.from_properties({**two_phase, "transactional.id": "o", "tidelog.transaction.version.max": "1"})

@@ -112,6 +112,37 @@ def test_a_producer_that_is_told_the_new_leader_asks_nobody_else() -> None:
     assert not [when for when in brokers.times(MetadataRequest) if first < when < second]
 
 
+def test_a_producer_that_waits_for_no_answer_asks_who_leads_when_it_is_hung_up_on() -> None:
+    brokers = ScriptedBrokers()
+    asked, taken = asyncio.Event(), asyncio.Event()
+
+    def take(node: BrokerId, _request: ProduceRequest) -> None:
+        if node == brokers.truth.leader == 2:
+            taken.set()
+        elif node != brokers.truth.leader:
+            brokers.scripts[ApiKey.METADATA] = tell
+            brokers.world.fabric.faults.reset("client", f"broker-{node}")
+
+    def tell(_node: BrokerId, _request: MetadataRequest) -> Any:
+        asked.set()
+        return AS_USUAL
+
+    async def story(runtime: Runtime) -> None:
+        config = ProducerConfig.from_properties(properties(brokers, acks="0"))
+        async with Producer.connect(config, runtime) as producer:
+            await producer.send_and_wait("t", b"taken", partition=0)
+            brokers.elect(2, 1)
+            await producer.send_and_wait("t", b"thrown away", partition=0)
+            async with asyncio.timeout(5):
+                await asked.wait()
+                await producer.send_and_wait("t", b"taken by the new leader", partition=0)
+                await taken.wait()
+
+    brokers.scripts[ApiKey.PRODUCE] = take
+    brokers.run(story)
+    assert [node for node, _ in brokers.requests(ProduceRequest)] == [1, 1, 2]
+
+
 @pytest.mark.parametrize("outage_ms", [300, 1000, 1300, 1700])
 def test_a_producer_finds_the_new_leader_promptly_when_the_old_one_is_dead(outage_ms: float) -> None:
     brokers = ScriptedBrokers()

@@ -10,7 +10,17 @@ import pytest
 import uvloop
 
 from tidelog.broker import Broker
-from tidelog.client import Admin, ClientConfig, Consumer, ConsumerConfig, NewTopic, Producer, ProducerConfig
+from tidelog.client import (
+    Admin,
+    ClientConfig,
+    ConnectionLost,
+    Consumer,
+    ConsumerConfig,
+    NewTopic,
+    Producer,
+    ProducerConfig,
+)
+from tidelog.client.connection import ConnectionLimits, open_connection
 from tidelog.config import BrokerConfig
 from tidelog.registry.sqlite import SqliteRegistry
 from tidelog.runtime import Address, Runtime
@@ -55,6 +65,41 @@ async def with_broker(directory: Path) -> None:
         await serving
         await registry.close()
         runtime.disk.close()
+
+
+class SilentPeer(asyncio.Protocol):
+    """Takes everything, says nothing, and notes how it ended."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set_result(exc)
+
+
+async def give_up_on_a_silent_peer() -> None:
+    peer = SilentPeer()
+    server = await asyncio.get_running_loop().create_server(lambda: peer, "127.0.0.1", 0)
+    runtime = real_runtime()
+    limits = ConnectionLimits(
+        client_id=None, setup_timeout_ms=100, request_timeout_ms=100, in_flight_max=1, receive_bytes_max=1000
+    )
+    try:
+        with pytest.raises(ConnectionLost):
+            await open_connection(runtime.network, Address(*server.sockets[0].getsockname()), limits)
+        assert isinstance(await peer.ended, ConnectionResetError)
+    finally:
+        server.close()
+        runtime.disk.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_connection_with_unanswered_requests_is_reset_so_that_nothing_of_them_arrives_later(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(give_up_on_a_silent_peer())
 
 
 @pytest.mark.slow

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from tests.client.scripted_brokers import AS_USUAL, T0, ScriptedBrokers
+from tests.client.scripted_brokers import AS_USUAL, T0, ScriptedBrokers, View
 from tests.client.test_fetched import batch, fetched
 from tests.client.test_moving_leaders import consumer_config, read
 from tidelog.client import Consumer, LogTruncated, OffsetReset
@@ -266,3 +267,38 @@ def test_a_leader_that_dies_before_it_tells_is_replaced() -> None:
 
     brokers.scripts[ApiKey.OFFSET_FOR_LEADER_EPOCH] = die
     assert brokers.run(lambda runtime: read_on(brokers, runtime, count=1)) == [b"c"]
+
+
+def test_a_leader_older_than_what_was_read_is_not_believed() -> None:
+    """A new consumer goes on where another stopped, and first meets a broker that has missed the last election."""
+    brokers = ScriptedBrokers()
+    brokers.append(b"a")
+    brokers.append(b"b", b"c", to=2, leader_epoch=1)
+    brokers.elect(2, 1)
+    brokers.views = {node: View(1, 0) for node in brokers.broker_ids}
+
+    async def story(runtime: Runtime) -> list[bytes | None]:
+        async with Consumer.connect(consumer_config(brokers, auto_offset_reset="none"), runtime) as consumer:
+            consumer.assign([T0])
+            consumer.seek(T0, 2, last_epoch=1)
+            asyncio.get_running_loop().call_later(2, brokers.views.clear)
+            return await read(consumer, 1)
+
+    assert brokers.run(story) == [b"c"]
+
+
+def test_a_topic_made_anew_is_noticed_though_its_epochs_started_over() -> None:
+    brokers = ScriptedBrokers()
+    brokers.append(b"a")
+
+    async def story(runtime: Runtime) -> None:
+        config = consumer_config(
+            brokers, auto_offset_reset="none", default_api_timeout_ms="2000", request_timeout_ms="1000"
+        )
+        async with Consumer.connect(config, runtime) as consumer:
+            consumer.assign([T0])
+            consumer.seek(T0, 7, last_epoch=5)
+            with pytest.raises(LogTruncated):
+                await read(consumer, 1)
+
+    brokers.run(story)

@@ -186,3 +186,21 @@ def test_a_replica_that_dies_is_left_for_the_leader() -> None:
 
     brokers.run(story)
     assert fetched_from(brokers)[-1] == LEADER
+
+
+def test_a_replica_that_metadata_does_not_know_yet_is_asked_about_and_the_leader_not_asked_in_a_tight_loop() -> None:
+    """It was away when the consumer asked who is there: for minutes the leader was asked as fast as it could answer."""
+    brokers = ScriptedBrokers()
+    brokers.append(b"a", b"b")
+    sends_away(brokers)
+
+    brokers.expelled = {NEAR}
+
+    async def story(runtime: Runtime) -> None:
+        async with Consumer.connect(consumer_config(brokers, client_rack="east"), runtime) as consumer:
+            consumer.assign([T0])
+            asyncio.get_running_loop().call_later(1, brokers.expelled.clear)
+            assert await read(consumer, 2) == [b"a", b"b"]
+
+    brokers.run(story)
+    assert 2 <= fetched_from(brokers).count(LEADER) <= 30

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.client.deliveries import T0, T1, Noted, idempotent, record
+from tests.client.deliveries import T0, T1, Noted, idempotent, limits, record
 from tidelog.client.accumulator import Accumulator, RetryCause
-from tidelog.client.batch import OutgoingBatch, ProducerIdentity, RecordMetadata
+from tidelog.client.batch import OutgoingBatch, RecordMetadata
 from tidelog.client.errors import ClientClosed
 from tidelog.client.sequencing import Sequencer
-from tidelog.model import TopicPartition
+from tidelog.model import ProducerIdentity, TopicPartition
 from tidelog.records.batch import read_header
 from tidelog.records.record import read_records
 
@@ -60,6 +60,18 @@ def test_at_most_five_batches_of_a_partition_are_unacknowledged() -> None:
     assert len(sent) == 5
     accumulator.acknowledge(sent[0])
     assert numbers(drain_all(accumulator)) == [(0, 6)]
+
+
+def test_a_batch_is_not_left_more_than_five_behind() -> None:
+    """The broker would have forgotten it when it is retried at a new leader, and say that it is not there."""
+    accumulator, _ = filled(5)
+    oldest, *others = drain_all(accumulator)
+    for batch in others:
+        accumulator.acknowledge(batch)
+    accumulator.append(T0, record(), 0)
+    assert drain_all(accumulator) == []
+    accumulator.acknowledge(oldest)
+    assert len(drain_all(accumulator)) == 1
 
 
 def test_one_batch_goes_first_until_the_broker_knows_the_producer() -> None:
@@ -262,3 +274,36 @@ def test_whatever_is_lost_records_are_written_once_in_order_and_acknowledgements
         (outcome,) = each.outcomes
         if isinstance(outcome, RecordMetadata):
             assert log[outcome.offset] == index
+
+
+def test_a_transactional_producer_does_not_choose_its_epochs() -> None:
+    sequencer = Sequencer(may_bump=False)
+    sequencer.adopt(ProducerIdentity(9, 0))
+    accumulator = Accumulator(limits(linger_ms=0, batch_size_bytes=0), sequencer)
+    accumulator.append(T0, record(), 0)
+    (batch,) = drain_all(accumulator)
+    accumulator.give_up(batch)
+    assert sequencer.identity == ProducerIdentity(9, 0)
+    assert sequencer.has_gap
+    accumulator.append(T0, record(), 0)
+    assert drain_all(accumulator) == []
+    sequencer.adopt(ProducerIdentity(9, 1))
+    assert not sequencer.has_gap
+    assert numbers(drain_all(accumulator)) == [(1, 0)]
+
+
+def test_only_the_oldest_unacknowledged_batch_is_first_in_line() -> None:
+    accumulator, sequencer = filled(2)
+    first, second = drain_all(accumulator)
+    assert (sequencer.is_first_in_line(first), sequencer.is_first_in_line(second)) == (True, False)
+    accumulator.acknowledge(first)
+    assert sequencer.is_first_in_line(second)
+
+
+def test_a_new_epoch_begins_at_zero_also_where_nothing_went_wrong() -> None:
+    accumulator, sequencer = filled(1)
+    for batch in drain_all(accumulator):
+        accumulator.acknowledge(batch)
+    sequencer.adopt(ProducerIdentity(9, 1))
+    accumulator.append(T0, record(), 0)
+    assert numbers(drain_all(accumulator)) == [(1, 0)]

@@ -6,6 +6,15 @@ fetcher) and lives in the TaskGroup of its `async with` block.
 """
 
 from tidelog.client.admin import Admin
+from tidelog.client.admin_group_values import GroupDescription, GroupListing, MemberDescription
+from tidelog.client.admin_groups import GroupAdmin
+from tidelog.client.admin_transaction_values import (
+    HeldPartition,
+    OpenTransaction,
+    TransactionDescription,
+    TransactionListing,
+)
+from tidelog.client.admin_transactions import TransactionAdmin
 from tidelog.client.admin_values import (
     TO_HIGH_WATERMARK,
     ClusterDescription,
@@ -28,7 +37,8 @@ from tidelog.client.admin_values import (
 )
 from tidelog.client.batch import RecordMetadata
 from tidelog.client.cluster import ClientRuntime, Cluster, Lane
-from tidelog.client.config import ClientConfig, ConsumerConfig, OffsetReset, ProducerConfig
+from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from tidelog.client.config_kinds import GroupProtocol, OffsetReset
 from tidelog.client.connection import Connection, ConnectionLimits, open_connection
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import (
@@ -36,29 +46,44 @@ from tidelog.client.errors import (
     BufferExhausted,
     ClientClosed,
     ClientError,
+    CommitFailed,
     ConnectionLost,
     CorruptRecords,
     DeliveryTimeout,
     FetchFailed,
+    GroupRefused,
     LogTruncated,
     NoPosition,
     OffsetOutOfRange,
     ProduceFailed,
+    ProducerFenced,
     ProducerRefused,
     RecordTooLarge,
     RequestRefused,
     RequestTimedOut,
     TopicUnavailable,
+    TransactionAborted,
+    TransactionFailed,
+    TransactionPending,
+    TransactionRefused,
     UnsupportedApi,
+    WrongUse,
 )
 from tidelog.client.fetched import ConsumedRecord
+from tidelog.client.groups.group import GroupHandle, GroupMetadata
+from tidelog.client.groups.offset_commits import Committed, offsets_after
 from tidelog.client.metadata import Leader, PartitionMetadata, TopicMetadata
 from tidelog.client.offsets import FoundOffset
 from tidelog.client.producer import Producer
+from tidelog.client.transactions.adopting import AdoptedTransaction, TransactionKeeper
+from tidelog.client.transactions.finishing import finish_transaction
+from tidelog.client.transactions.prepared import PreparedTransaction
+from tidelog.client.visible_records import VisibleRecords
 
 __all__ = [
     "TO_HIGH_WATERMARK",
     "Admin",
+    "AdoptedTransaction",
     "BrokersUnreachable",
     "BufferExhausted",
     "ClientClosed",
@@ -67,6 +92,8 @@ __all__ = [
     "ClientRuntime",
     "Cluster",
     "ClusterDescription",
+    "CommitFailed",
+    "Committed",
     "ConfigChange",
     "ConfigEntry",
     "ConfigOperation",
@@ -82,21 +109,33 @@ __all__ = [
     "ElectionKind",
     "FetchFailed",
     "FoundOffset",
+    "GroupAdmin",
+    "GroupDescription",
+    "GroupHandle",
+    "GroupListing",
+    "GroupMetadata",
+    "GroupProtocol",
+    "GroupRefused",
+    "HeldPartition",
     "Lane",
     "Leader",
     "LogDirDescription",
     "LogTruncated",
+    "MemberDescription",
     "MorePartitions",
     "NewTopic",
     "NoPosition",
     "OffsetOutOfRange",
     "OffsetReset",
+    "OpenTransaction",
     "PartitionMetadata",
     "PartitionResult",
+    "PreparedTransaction",
     "ProduceFailed",
     "Producer",
     "ProducerConfig",
     "ProducerDescription",
+    "ProducerFenced",
     "ProducerRefused",
     "Reassignment",
     "RecordMetadata",
@@ -110,6 +149,18 @@ __all__ = [
     "TopicMetadata",
     "TopicResult",
     "TopicUnavailable",
+    "TransactionAborted",
+    "TransactionAdmin",
+    "TransactionDescription",
+    "TransactionFailed",
+    "TransactionKeeper",
+    "TransactionListing",
+    "TransactionPending",
+    "TransactionRefused",
     "UnsupportedApi",
+    "VisibleRecords",
+    "WrongUse",
+    "finish_transaction",
+    "offsets_after",
     "open_connection",
 ]

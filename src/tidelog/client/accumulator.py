@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidelog.client.batch import OutgoingBatch, OutgoingRecord
+from tidelog.client.batch import EncodedBatch, EncodedRecords, GatheredBatch, OutgoingBatch, OutgoingRecord, Place
 from tidelog.client.errors import RecordTooLarge
 from tidelog.client.sequencing import Sequencer
 from tidelog.model import TopicPartition, invariant
@@ -31,6 +31,7 @@ class AccumulatorLimits:
     request_size_bytes_max: int
     delivery_timeout_ms: float
     keeps_one_in_flight: bool = False  # without idempotence, order survives retries only so
+    is_transactional: bool = False  # the batches are
 
 
 class Readiness(NamedTuple):
@@ -83,8 +84,8 @@ class Accumulator:
         """Whether everyone who waits for one of the first so many records has been told."""
         return all(batch.is_settled or batch.ordinal >= appended_count for batch in self._all_batches())
 
-    def has_room(self, record: OutgoingRecord) -> bool:
-        """Whether the record fits into buffer.memory now. Raises RecordTooLarge for one that could never be sent."""
+    def has_room(self, record: OutgoingRecord | EncodedRecords) -> bool:
+        """Whether it fits into buffer.memory now. Raises RecordTooLarge for what could never be sent."""
         size = HEADER_SIZE + record.size_estimate_bytes
         for setting, limit in (
             ("max.request.size", self._limits.request_size_bytes_max),
@@ -98,20 +99,20 @@ class Accumulator:
         """Whether appending the record would begin a batch (the moment a sticky partitioner moves on)."""
         return self._open_batch(topic_partition, record, now_ms) is None
 
-    def append(self, topic_partition: TopicPartition, record: OutgoingRecord, now_ms: float) -> bool:
-        """Take a record that has room; returns whether the sender should look (a batch began, or became full)."""
+    def append(self, topic_partition: TopicPartition, record: OutgoingRecord | EncodedRecords, now_ms: float) -> bool:
+        """Take what has room; returns whether the sender should look (a batch began, or became full).
+
+        An encoded batch waits for no more records, and those that come go into another one.
+        """
+        if isinstance(record, EncodedRecords):
+            self._take(EncodedBatch(topic_partition, record, self._place(now_ms)))
+            self._appended_count += record.record_count
+            return True
         batch = self._open_batch(topic_partition, record, now_ms)
         is_new = batch is None
         if batch is None:
-            batch = OutgoingBatch(
-                topic_partition,
-                codec=self._limits.codec,
-                created_ms=now_ms,
-                deadline_ms=now_ms + self._limits.delivery_timeout_ms,
-                ordinal=self._appended_count,
-            )
-            self._queues.setdefault(topic_partition, _Queue()).batches.append(batch)
-            self._used_bytes += batch.size_bytes
+            batch = GatheredBatch(topic_partition, self._place(now_ms), codec=self._limits.codec)
+            self._take(batch)
         self._appended_count += 1
         before = batch.size_bytes
         batch.append(record)
@@ -221,13 +222,25 @@ class Accumulator:
             yield from queue.on_wire
             yield from queue.batches
 
+    def _place(self, now_ms: float) -> Place:
+        return Place(
+            created_ms=now_ms,
+            deadline_ms=now_ms + self._limits.delivery_timeout_ms,
+            ordinal=self._appended_count,
+            is_transactional=self._limits.is_transactional,
+        )
+
+    def _take(self, batch: OutgoingBatch) -> None:
+        self._queues.setdefault(batch.topic_partition, _Queue()).batches.append(batch)
+        self._used_bytes += batch.size_bytes
+
     def _open_batch(
         self, topic_partition: TopicPartition, record: OutgoingRecord, now_ms: float
-    ) -> OutgoingBatch | None:
+    ) -> GatheredBatch | None:
         queue = self._queues.get(topic_partition)
-        if queue is None or not queue.batches:
+        batch = queue.batches[-1] if queue is not None and queue.batches else None
+        if not isinstance(batch, GatheredBatch):
             return None
-        batch = queue.batches[-1]
         fits = batch.size_bytes + record.size_estimate_bytes <= self._limits.batch_size_bytes
         # A batch expires as a whole, so one that has waited long for its broker would take a fresh record down with it.
         is_young = now_ms - batch.created_ms <= self._limits.linger_ms + self._limits.delivery_timeout_ms / 10
@@ -244,7 +257,7 @@ class Accumulator:
         if batch.attempts:
             return batch.retry_at_ms
         is_full = batch.size_bytes >= self._limits.batch_size_bytes or len(queue.batches) > 1
-        waits = not (is_full or is_urgent)
+        waits = isinstance(batch, GatheredBatch) and not (is_full or is_urgent)
         return batch.created_ms + self._limits.linger_ms if waits else batch.created_ms
 
     def _put_on_wire(self, queue: _Queue, batch: OutgoingBatch) -> None:

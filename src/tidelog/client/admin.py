@@ -1,4 +1,7 @@
-"""Looking after a cluster: topics, partitions, records, settings, directories, producers; replicas are in `admin_replicas`."""
+"""Looking after a cluster: topics, partitions, records, settings, directories, producers.
+
+Replicas are in `admin_replicas`, groups in `admin_groups`, transactions in `admin_transactions`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
-from tidelog.client.admin_messages import by_topic, config_entry, creatable_topic, growing_topic, log_dir, producer
+from tidelog.client.admin_groups import GroupAdmin
+from tidelog.client.admin_messages import by_topic, config_entry, creatable_topic, growing_topic, log_dir
 from tidelog.client.admin_replicas import ReplicaAdmin
+from tidelog.client.admin_transactions import TransactionAdmin
 from tidelog.client.admin_values import (
     ClusterDescription,
     ConfigChange,
@@ -35,7 +40,6 @@ from tidelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteR
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest
 from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
-from tidelog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 R = TypeVar("R", bound=Response)
@@ -44,10 +48,15 @@ _TOPIC_STATES_FROM: Final = 6
 
 
 class Admin(ReplicaAdmin):
-    """Talks to the controller where it must, to any broker where it can. Owns nothing but what its cluster owns."""
+    """Talks to the controller where it must, to any broker where it can; groups are looked after by `groups`, transactions by `transactions`.
+
+    Owns nothing but what its cluster owns.
+    """
 
     def __init__(self, cluster: Cluster, config: ClientConfig, runtime: ClientRuntime) -> None:
         super().__init__(cluster, config, runtime)
+        self.groups = GroupAdmin(cluster, config, runtime)
+        self.transactions = TransactionAdmin(cluster, config, runtime)
         self._leaders = LeaderQuestions(cluster, config, runtime)
 
     @classmethod
@@ -216,26 +225,7 @@ class Admin(ReplicaAdmin):
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[ProducerDescription, ...] | ErrorCode]:
         """The producers each partition remembers, or why it cannot say."""
-
-        async def ask(
-            node: BrokerId, led: Sequence[TopicPartition]
-        ) -> dict[TopicPartition, tuple[ProducerDescription, ...] | ErrorCode]:
-            topics = tuple(
-                TopicRequest(name=name, partition_indexes=tuple(key.index for key in keys))
-                for name, keys in by_topic(led).items()
-            )
-            answered = (await self._cluster.request(node, DescribeProducersRequest(topics=topics))).topics
-            return {
-                TopicPartition(topic.name, row.partition_index): (
-                    tuple(producer(one) for one in row.active_producers)
-                    if row.error_code is ErrorCode.NONE
-                    else row.error_code
-                )
-                for topic in answered
-                for row in topic.partitions
-            }
-
-        return await self._leaders.ask(partitions, ask)
+        return await self.transactions.describe_producers(partitions)
 
     async def describe_cluster(self) -> ClusterDescription:
         """The cluster's id, its controller and its live brokers."""

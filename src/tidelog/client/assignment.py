@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tidelog.client.config import OffsetReset
+from tidelog.client.config_kinds import OffsetReset
 from tidelog.client.errors import ClientError, FetchFailed, NoPosition, OffsetOutOfRange
 from tidelog.client.fetched import ConsumedRecord, FetchedRecords
 from tidelog.client.verdict import SAYS_METADATA_IS_STALE
@@ -43,7 +43,9 @@ class PartitionState:
     fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH  # of the record before `fetch_offset`
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH  # the newest that metadata told of
     checked_epoch: LeaderEpoch = NO_LEADER_EPOCH  # the newest whose log is known to agree with what was read
+    position_epoch: LeaderEpoch = NO_LEADER_EPOCH  # of the record before `position`
     reset: OffsetReset | None = None  # where to go as soon as the leader has told the offset
+    awaits_committed: bool = False  # nothing else is known until the coordinator has told what was committed
     buffered: deque[FetchedRecords] = field(default_factory=deque)
     watermarks: Watermarks = NOT_TOLD
     error: ClientError | None = None
@@ -83,13 +85,18 @@ class Assignment:
         """What is fetched and not yet handed out."""
         return sum(fetched.size_bytes for state in self._states.values() for fetched in state.buffered)
 
-    def assign(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Have exactly these partitions; those already assigned stay where they are."""
+    def assign(self, topic_partitions: Iterable[TopicPartition], *, awaits_committed: bool = False) -> None:
+        """Have exactly these partitions; those already assigned stay where they are.
+
+        New ones begin where the policy says; or, where offsets are committed, wait for somebody who knows them.
+        """
         wanted = dict.fromkeys(topic_partitions)
         self._states = {key: state for key, state in self._states.items() if key in wanted}
         for topic_partition in wanted:
             if topic_partition not in self._states:
-                self._states[topic_partition] = self._fresh(topic_partition)
+                state = self._states[topic_partition] = self._fresh(topic_partition)
+                if awaits_committed:
+                    state.awaits_committed, state.reset, state.error = True, None, None
 
     def state(self, topic_partition: TopicPartition) -> PartitionState:
         """An assigned partition. Raises NoPosition."""
@@ -109,7 +116,7 @@ class Assignment:
         state = self._fresh(topic_partition)
         state.reset = state.error = None
         state.position = state.fetch_offset = offset
-        state.fetched_epoch = last_epoch
+        state.fetched_epoch = state.position_epoch = last_epoch
         self._states[topic_partition] = state
 
     def seek_to(self, topic_partition: TopicPartition, where: OffsetReset) -> None:
@@ -221,6 +228,8 @@ class Assignment:
                     return taken
                 raise
             state.position = fetched.next_offset
+            if taken:
+                state.position_epoch = taken[-1].leader_epoch
             if fetched.is_exhausted:
                 state.buffered.popleft()
             elif len(taken) < count_max:

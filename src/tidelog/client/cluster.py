@@ -68,6 +68,7 @@ class Lane(enum.Enum):
     CONTROL = "control"
     PRODUCE = "produce"
     FETCH = "fetch"
+    GROUP = "group"  # a coordinator parks joins, and nothing may have to wait behind one
 
 
 class _Link:
@@ -121,6 +122,7 @@ class Cluster:
             receive_bytes_max=config.receive_message_max_bytes,
         )
         self._links: dict[tuple[Address, Lane], _Link] = {}
+        self._met: set[Address] = set()  # addresses that were a broker's at some time
         self._last_used_ms: dict[str, float] = {}
         self._refresh_wanted = asyncio.Event()
         self._refresh_waiters: list[asyncio.Future[None]] = []
@@ -188,7 +190,12 @@ class Cluster:
         return await (await self._connect(address, Lane.CONTROL)).request(request)
 
     async def connect(self, node: BrokerId, lane: Lane) -> Connection:
-        """An open connection to a broker, opened now if need be, though not sooner than its backoff allows. Raises ConnectionLost."""
+        """An open connection to a broker, opened now if need be, though not sooner than its backoff allows.
+
+        Raises ConnectionLost or BrokersUnreachable.
+        """
+        if self.metadata.updated_ms is None:
+            await self._first_metadata()
         return await self._connect(self._address_of(node), lane)
 
     def is_failing(self, node: BrokerId, lane: Lane) -> bool:
@@ -251,6 +258,14 @@ class Cluster:
         except TimeoutError:
             raise self._why_unavailable(topic_partition.topic) from None
 
+    async def _first_metadata(self) -> None:
+        """Others may have told us of a broker before the first metadata did: nobody's address is known until then."""
+        try:
+            async with asyncio.timeout(self._config.request_timeout_ms / 1000):
+                await self.refresh()
+        except TimeoutError:
+            raise BrokersUnreachable(f"no metadata yet; last: {self._last_failure}") from None
+
     def _why_unavailable(self, topic: str) -> ClientError:
         if self._last_failure is not None:
             return BrokersUnreachable(f"no metadata of topic {topic!r}: {self._last_failure}")
@@ -265,6 +280,8 @@ class Cluster:
             is_repeated = self._was_refreshed_lately()
             try:
                 is_news = self._on_metadata(await self._ask_metadata())
+            except ClientClosed:
+                return  # What was written may still be leaving; nobody needs to know the cluster any more.
             except (ConnectionLost, BrokersUnreachable, UnsupportedApi) as error:
                 failures += 1
                 self._last_failure = error
@@ -315,11 +332,20 @@ class Cluster:
     def _on_metadata(self, response: MetadataResponse) -> bool:
         is_news = self.metadata.update(response, self._runtime.clock.monotonic_ms())
         alive = {Address(broker.host, broker.port) for broker in self.metadata.brokers.values()}
-        for key in [key for key, link in self._links.items() if key[0] not in alive and not link.opening.locked()]:
+        self._met |= alive
+        for key in [key for key, link in self._links.items() if key[0] not in alive and not self._is_needed(*key)]:
             connection = self._links.pop(key).connection
             if connection is not None:
                 connection.close("the address is no broker's any more")
         return is_news
+
+    def _is_needed(self, address: Address, lane: Lane) -> bool:
+        """Whether somebody still waits at an address that is no broker's. Where it never was, it may be another name of one."""
+        link = self._links[address, lane]
+        if link.opening.locked():
+            return True
+        in_flight = 0 if link.connection is None else link.connection.in_flight_count
+        return address not in self._met and in_flight > 0
 
     def _candidates(self) -> list[Address]:
         """Whom to ask what anybody knows: open connections first, least busy, then brokers that did not fail lately, then bootstrap.

@@ -2,74 +2,37 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tidelog.client.backoff import Backoff
-from tidelog.config import ConfigError, ValueType
-from tidelog.config.kinds import BOOLEAN, INT_MAX, LONG_MAX, Kind, integer, optional_text
+from tidelog.client.config_kinds import (
+    ACKS,
+    ADDRESSES,
+    ASSIGNORS,
+    CODEC,
+    GROUP_PROTOCOL,
+    ISOLATION,
+    RESET,
+    GroupProtocol,
+    OffsetReset,
+)
+from tidelog.config import ConfigError
+from tidelog.config.kinds import BOOLEAN, INT_MAX, LONG_MAX, integer, optional_text
 from tidelog.config.settings import check_names, setting, settings_of
 from tidelog.model import Acks, IsolationLevel
 from tidelog.records.compression import Codec
 from tidelog.runtime import Address
 
-T = TypeVar("T")
 ConfigT = TypeVar("ConfigT", bound="ClientConfig")
 
 IN_FLIGHT_MAX_IDEMPOTENT: Final = 5
 """The broker remembers this many batches per producer and partition; a retry of an older one could not be recognised (KIP-98)."""
 
+TRANSACTION_VERSION_TWO: Final = 2
+"""The protocol in which each transaction has an epoch of its own (KIP-890), as prepared ones must (KIP-939)."""
 
-class OffsetReset(enum.Enum):
-    """Where a consumer goes that has no position, or one that is not in the log."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    NONE = "none"
-
-
-def _named(accepted: Mapping[str, T]) -> Kind[T]:
-    """One word of a table, in any case."""
-    words = {value: word for word, value in reversed(list(accepted.items()))}
-
-    def parse(text: str) -> T:
-        if text.lower() not in accepted:
-            raise ValueError(text)
-        return accepted[text.lower()]
-
-    return Kind(
-        value_type=ValueType.STRING,
-        accepted="one of " + ", ".join(accepted),
-        parse=parse,
-        render=lambda value: words[value],
-    )
-
-
-def parse_addresses(text: str) -> tuple[Address, ...]:
-    """Read `host:port,[v6]:port,...`; raises ValueError."""
-    return tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
-
-
-def _parse_address(text: str) -> Address:
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError(text)
-    return Address(host, int(port))
-
-
-_ADDRESSES: Final[Kind[tuple[Address, ...]]] = Kind(
-    value_type=ValueType.LIST,
-    accepted="a comma-separated list of host:port",
-    parse=parse_addresses,
-    render=lambda addresses: ",".join(map(str, addresses)),
-)
-_ACKS: Final = _named({"all": Acks.ALL, "-1": Acks.ALL, "0": Acks.NONE, "1": Acks.LEADER})
-_CODEC: Final = _named({codec.name.lower(): codec for codec in Codec})
-_RESET: Final = _named({reset.value: reset for reset in OffsetReset})
-_ISOLATION: Final = _named({level.name.lower(): level for level in IsolationLevel})
 _READ_BY: Final = "client"
 
 
@@ -79,7 +42,7 @@ class ClientConfig:
 
     bootstrap_servers: tuple[Address, ...] = setting(
         "bootstrap.servers",
-        _ADDRESSES,
+        ADDRESSES,
         "",
         "Brokers to ask first; the rest of the cluster is learned.",
         read_by=_READ_BY,
@@ -150,7 +113,7 @@ class ClientConfig:
 
     def __post_init__(self) -> None:
         if not self.bootstrap_servers:
-            raise ConfigError("bootstrap.servers", "", _ADDRESSES.accepted)
+            raise ConfigError("bootstrap.servers", "", ADDRESSES.accepted)
 
     @property
     def retry_backoff(self) -> Backoff:
@@ -167,7 +130,7 @@ class ClientConfig:
 class ProducerConfig(ClientConfig):
     """How records are gathered, sent and retried."""
 
-    acks: Acks = setting("acks", _ACKS, "all", "Who must hold a record before it counts as sent.", read_by=_READ_BY)
+    acks: Acks = setting("acks", ACKS, "all", "Who must hold a record before it counts as sent.", read_by=_READ_BY)
     enable_idempotence: bool = setting(
         "enable.idempotence",
         BOOLEAN,
@@ -175,7 +138,7 @@ class ProducerConfig(ClientConfig):
         "Number batches so that retries neither duplicate nor reorder.",
         read_by=_READ_BY,
     )
-    compression_type: Codec = setting("compression.type", _CODEC, "none", "Codec of the batches.", read_by=_READ_BY)
+    compression_type: Codec = setting("compression.type", CODEC, "none", "Codec of the batches.", read_by=_READ_BY)
     batch_size: int = setting("batch.size", integer(0), "16384", "Bytes after which a batch is full.", read_by=_READ_BY)
     linger_ms: int = setting("linger.ms", integer(0), "5", "How long a batch waits for more records.", read_by=_READ_BY)
     buffer_memory: int = setting(
@@ -198,11 +161,42 @@ class ProducerConfig(ClientConfig):
     max_in_flight_requests_per_connection: int = setting(
         "max.in.flight.requests.per.connection", integer(1), "5", "Unanswered requests per broker.", read_by=_READ_BY
     )
+    transactional_id: str | None = setting(
+        "transactional.id",
+        optional_text("any text"),
+        "",
+        "The name under which this producer writes transactions; whoever takes it next fences this one.",
+        read_by=_READ_BY,
+    )
+    transaction_timeout_ms: int = setting(
+        "transaction.timeout.ms",
+        integer(1),
+        "60000",
+        "How long a transaction may stay open before its coordinator aborts it.",
+        read_by=_READ_BY,
+    )
+    is_two_phase: bool = setting(
+        "transaction.two.phase.commit.enable",
+        BOOLEAN,
+        "false",
+        "Whether transactions never time out, because somebody else decides how they end (KIP-939).",
+        read_by=_READ_BY,
+    )
+    transaction_version_max: int = setting(
+        "tidelog.transaction.version.max",
+        integer(1, 2),
+        "2",
+        "The newest transaction protocol to speak: 1 tells the coordinator of every partition first, as before KIP-890.",
+        read_by=_READ_BY,
+    )
 
     @classmethod
     def _completed(cls, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """As in Kafka, asking for less than acks=all, no retries or deeper pipelines quietly gives up the idempotence nobody asked for."""
-        if "enable.idempotence" in properties:
+        """As in Kafka, asking for less than acks=all, no retries or deeper pipelines quietly gives up the idempotence nobody asked for.
+
+        Transactions do ask for it.
+        """
+        if "enable.idempotence" in properties or properties.get("transactional.id"):
             return properties
         plain = {field: row.read(properties) for field, row in settings_of(cls).items()}
         return {**properties, "enable.idempotence": "false"} if _idempotence_conflict(plain) else properties
@@ -213,9 +207,22 @@ class ProducerConfig(ClientConfig):
             conflict = _idempotence_conflict({name: getattr(self, name) for name in _IDEMPOTENCE_NEEDS})
             if conflict is not None:
                 raise ConfigError("enable.idempotence", "true", f"true only with {conflict}")
+        self._check_transactions()
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise ConfigError(
                 "delivery.timeout.ms", str(self.delivery_timeout_ms), "at least linger.ms + request.timeout.ms"
+            )
+
+    def _check_transactions(self) -> None:
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise ConfigError("transactional.id", self.transactional_id, "set only with enable.idempotence=true")
+        if not self.is_two_phase:
+            return
+        if self.transactional_id is None:
+            raise ConfigError("transaction.two.phase.commit.enable", "true", "true only with a transactional.id")
+        if self.transaction_version_max < TRANSACTION_VERSION_TWO:
+            raise ConfigError(
+                "tidelog.transaction.version.max", str(self.transaction_version_max), "2 for a two-phase commit"
             )
 
 
@@ -238,11 +245,11 @@ class ConsumerConfig(ClientConfig):
     """How records are fetched and which of them are handed out."""
 
     auto_offset_reset: OffsetReset = setting(
-        "auto.offset.reset", _RESET, "latest", "Where to go without a valid position.", read_by=_READ_BY
+        "auto.offset.reset", RESET, "latest", "Where to go without a valid position.", read_by=_READ_BY
     )
     isolation_level: IsolationLevel = setting(
         "isolation.level",
-        _ISOLATION,
+        ISOLATION,
         "read_uncommitted",
         "Whether records of undecided transactions are seen.",
         read_by=_READ_BY,
@@ -275,3 +282,92 @@ class ConsumerConfig(ClientConfig):
     allow_auto_create_topics: bool = setting(
         "allow.auto.create.topics", BOOLEAN, "true", "Whether asking for a topic may create it.", read_by=_READ_BY
     )
+    group_id: str | None = setting(
+        "group.id",
+        optional_text("any text"),
+        "",
+        "The group to share topics with, whose committed offsets are read and written.",
+        read_by=_READ_BY,
+    )
+    group_instance_id: str | None = setting(
+        "group.instance.id",
+        optional_text("any text"),
+        "",
+        "A name by which this member is known again after a restart (KIP-345).",
+        read_by=_READ_BY,
+    )
+    group_protocol: GroupProtocol = setting(
+        "group.protocol",
+        GROUP_PROTOCOL,
+        "classic",
+        "Who assigns: one of the members, or the coordinator.",
+        read_by=_READ_BY,
+    )
+    group_remote_assignor: str | None = setting(
+        "group.remote.assignor",
+        optional_text("any text"),
+        "",
+        "How the coordinator assigns (group.protocol=consumer); empty leaves it the choice.",
+        read_by=_READ_BY,
+    )
+    partition_assignment_strategy: tuple[str, ...] = setting(
+        "partition.assignment.strategy",
+        ASSIGNORS,
+        "range,cooperative-sticky",
+        "How members assign (group.protocol=classic), the favourite first.",
+        read_by=_READ_BY,
+    )
+    session_timeout_ms: int = setting(
+        "session.timeout.ms",
+        integer(1),
+        "45000",
+        "Without a heartbeat for so long a classic member is put out.",
+        read_by=_READ_BY,
+    )
+    heartbeat_interval_ms: int = setting(
+        "heartbeat.interval.ms", integer(1), "3000", "Time between a classic member's heartbeats.", read_by=_READ_BY
+    )
+    max_poll_interval_ms: int = setting(
+        "max.poll.interval.ms",
+        integer(1),
+        "300000",
+        "A consumer that does not poll for so long leaves; rebalances wait so long for it.",
+        read_by=_READ_BY,
+    )
+    enable_auto_commit: bool = setting(
+        "enable.auto.commit",
+        BOOLEAN,
+        "true",
+        "Whether positions are committed now and then, and before partitions are given up.",
+        read_by=_READ_BY,
+    )
+    auto_commit_interval_ms: int = setting(
+        "auto.commit.interval.ms", integer(0), "5000", "Time between commits of positions.", read_by=_READ_BY
+    )
+    exclude_internal_topics: bool = setting(
+        "exclude.internal.topics",
+        BOOLEAN,
+        "true",
+        "Whether a pattern leaves out the topics that brokers keep for themselves.",
+        read_by=_READ_BY,
+    )
+
+    @classmethod
+    def _completed(cls, properties: Mapping[str, str]) -> Mapping[str, str]:
+        """As in Kafka, settings of the other group protocol are refused: they would have no effect."""
+        uses_new = properties.get("group.protocol", "").lower() == GroupProtocol.CONSUMER.value
+        for name in _OF_CLASSIC if uses_new else _OF_NEW:
+            if properties.get(name):
+                raise ConfigError(
+                    name, properties[name], f"not set with group.protocol={properties.get('group.protocol', 'classic')}"
+                )
+        return properties
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError("heartbeat.interval.ms", str(self.heartbeat_interval_ms), "less than session.timeout.ms")
+
+
+_OF_CLASSIC: Final = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
+_OF_NEW: Final = ("group.remote.assignor",)

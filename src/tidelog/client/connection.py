@@ -8,6 +8,9 @@ unanswered fails with ConnectionLost.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -29,6 +32,7 @@ from tidelog.wire.stream import FrameDecoder
 R = TypeVar("R", bound=Response)
 
 _CORRELATION_ID_MAX: Final = 2**31 - 1
+_NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +68,12 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self.versions: Mapping[ApiKey, int] = {ApiKey.API_VERSIONS: API_TABLE[ApiKey.API_VERSIONS].served.high}
         """The version spoken for each API; only ApiVersions until the peer has answered it."""
+        self.features: Mapping[str, int] = {}
+        """The level at which the cluster runs each feature, as the peer says."""
         self._unanswered: deque[Unanswered[Response]] = deque()
         self._turn_waiters: deque[asyncio.Future[None]] = deque()
         self._turn_callbacks: list[Callable[[], None]] = []
+        self._loss_callbacks: list[Callable[[], None]] = []
         self._next_correlation_id = 0
         self._is_writable = True
         self._lost: ConnectionLost | None = None
@@ -122,8 +129,13 @@ class Connection(asyncio.Protocol):
         if callback not in self._turn_callbacks:
             self._turn_callbacks.append(callback)
 
-    def send_unanswered(self, request: Request[R], *, version: int | None = None) -> None:
-        """Put a request on the wire to which the protocol has no answer (Produce with acks=0)."""
+    def send_unanswered(self, request: Request[R], *, on_loss: Callable[[], None], version: int | None = None) -> None:
+        """Put a request on the wire to which the protocol has no answer (Produce with acks=0).
+
+        Whoever waits for no answer would not hear that the connection is lost: `on_loss` is called then, once.
+        """
+        if on_loss not in self._loss_callbacks:
+            self._loss_callbacks.append(on_loss)
         self._write(request, version)
 
     async def request(self, request: Request[R], *, timeout_ms: float | None = None, version: int | None = None) -> R:
@@ -242,6 +254,8 @@ class Connection(asyncio.Protocol):
 
     def _lose(self, loss: ConnectionLost) -> None:
         if self._transport is not None and self._lost is None:
+            if self._unanswered and not self._transport.is_closing():
+                _reset_on_close(self._transport)
             self._transport.abort()
         self._fail_unanswered(loss)
 
@@ -256,6 +270,9 @@ class Connection(asyncio.Protocol):
                 unanswered.answer.set_exception(loss)
         self._unanswered.clear()
         self._give_turns()
+        callbacks, self._loss_callbacks = self._loss_callbacks, []
+        for callback in callbacks:
+            callback()
 
 
 def common_versions(theirs: Iterable[ApiVersion]) -> dict[ApiKey, int]:
@@ -275,7 +292,9 @@ async def open_connection(network: Network, address: Address, limits: Connection
         async with asyncio.timeout(limits.setup_timeout_ms / 1000):
             connection = await network.connect(lambda: Connection(address, limits), address)
             try:
-                connection.versions = common_versions((await _ask_versions(connection)).api_keys)
+                answer = await _ask_versions(connection)
+                connection.versions = common_versions(answer.api_keys)
+                connection.features = {row.name: row.max_version_level for row in answer.finalized_features}
             except BaseException:
                 connection.close("no agreement on versions")
                 raise
@@ -296,3 +315,13 @@ async def _ask_versions(connection: Connection) -> ApiVersionsResponse:
     if response.error_code is not ErrorCode.NONE:
         raise ConnectionLost(connection.address, f"ApiVersions answered {response.error_code.name}")
     return response
+
+
+def _reset_on_close(transport: asyncio.Transport) -> None:
+    """Have the kernel forget what it has not delivered: a request that nobody waits for any more is repeated elsewhere by now.
+
+    Otherwise it goes on sending it, for minutes, and a batch may arrive after the broker has said that it does not have it.
+    """
+    kernels_end = transport.get_extra_info("socket")
+    if kernels_end is not None:
+        kernels_end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)

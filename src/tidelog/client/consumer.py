@@ -1,27 +1,35 @@
-"""Reading records: assign partitions, then `poll`, or iterate."""
+"""Reading records: assign partitions or subscribe with a group, then `poll`, or iterate."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from math import inf
 from types import TracebackType
+from typing import Final
 
 from tidelog.client.assignment import Assignment, Watermarks
 from tidelog.client.cluster import ClientRuntime, Cluster
-from tidelog.client.config import ConsumerConfig, OffsetReset
+from tidelog.client.config import ConsumerConfig
+from tidelog.client.config_kinds import OffsetReset
 from tidelog.client.errors import ClientClosed, NoPosition
 from tidelog.client.fetched import ConsumedRecord
 from tidelog.client.fetcher import Fetcher
+from tidelog.client.groups.driver import GroupDriver
+from tidelog.client.groups.group import GroupHandle
 from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, OffsetLookup
 from tidelog.client.scope import TaskScope
 from tidelog.model import NO_LEADER_EPOCH, LeaderEpoch, Offset, TimestampMs, TopicPartition
 
+CLOSE_TIMEOUT_MS: Final = 30_000
+
 
 class Consumer:
-    """Reads assigned partitions in offset order; use as `async with`, or `Consumer.connect` to bring its own cluster.
+    """Reads partitions in offset order; use as `async with`, or `Consumer.connect` to bring its own cluster.
 
-    Records are fetched ahead in the background, within fetch.max.bytes. Only one task may poll at a time.
+    Which ones is said with `assign`, or by the members of its group (`group.subscribe`). Records are fetched ahead in the background,
+    within fetch.max.bytes. Only one task may poll at a time.
     """
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, runtime: ClientRuntime) -> None:
@@ -29,6 +37,10 @@ class Consumer:
         self._assignment = Assignment(policy=config.auto_offset_reset, buffered_bytes_max=config.fetch_max_bytes)
         self._fetcher = Fetcher(cluster, config, runtime, assignment=self._assignment, on_arrival=self._on_arrival)
         self._lookup = OffsetLookup(cluster, config, runtime, config.isolation_level)
+        self._clock = runtime.clock
+        self._driver = GroupDriver(cluster, config, runtime, assignment=self._assignment, on_news=self._on_group_news)
+        self.group = GroupHandle(self._driver, config)
+        """Subscribing, and committing offsets."""
         self._arrived = asyncio.Event()
         self._is_closed = False
         self._scope = TaskScope()
@@ -46,20 +58,28 @@ class Consumer:
     async def __aenter__(self) -> Consumer:
         await self._scope.open()
         self._scope.spawn(self._fetcher.run(self._scope), name="consumer")
+        self._driver.start(self._scope)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        # A program that failed has perhaps not finished what it was given: its group shall read that again.
+        await self.close(commits=kind is None)
 
-    async def close(self) -> None:
-        """Stop fetching. Nothing runs afterwards."""
+    async def close(self, *, commits: bool = True, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
+        """Commit positions (enable.auto.commit, unless told not to), leave the group, stop fetching. Nothing runs afterwards.
+
+        The coordinator gets as long as the timeout says; a static member stays in its group, for the one that follows it.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         self._on_arrival()
-        await self._scope.close()
+        try:
+            await self._driver.depart(commits=commits, timeout_ms=timeout_ms)
+        finally:
+            await self._scope.close()
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -67,8 +87,11 @@ class Consumer:
         return self._assignment.topic_partitions
 
     def assign(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these; new ones begin where auto.offset.reset says, unless a seek follows."""
-        self._assignment.assign(topic_partitions)
+        """Read exactly these; new ones begin where auto.offset.reset says, unless a seek follows.
+
+        With group.id, they begin after what the group has committed, if it has. Raises WrongUse while topics are subscribed to.
+        """
+        self._driver.assign(topic_partitions)
         self._fetcher.wake()
 
     def seek(
@@ -114,20 +137,11 @@ class Consumer:
     async def poll(self, *, max_records: int | None = None, timeout_ms: float = 0) -> list[ConsumedRecord]:
         """Records in order per partition, as soon as there are any, at most `max_records` (max.poll.records); [] after the timeout.
 
-        Raises CorruptRecords, OffsetOutOfRange, LogTruncated, FetchFailed or NoPosition, again and again until a seek leads elsewhere.
+        Raises CorruptRecords, OffsetOutOfRange, LogTruncated, FetchFailed or NoPosition, again and again until a seek leads elsewhere;
+        GroupRefused, or RequestRefused, until another subscription does. What a group's listeners raise comes from here, too.
         """
         count_max = self._config.max_poll_records if max_records is None else max_records
-        taken = self._take(count_max)
-        if taken:
-            return taken
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while not taken:
-                    await self._wait_for_arrival()
-                    taken = self._take(count_max)
-        except TimeoutError:
-            return []
-        return taken
+        return await self._next_records(count_max, timeout_ms=timeout_ms)
 
     def __aiter__(self) -> Consumer:
         return self
@@ -135,10 +149,12 @@ class Consumer:
     async def __anext__(self) -> ConsumedRecord:
         """The next record, waited for as long as it takes; `position` is then the one after it. Ends when the consumer is closed."""
         while not self._is_closed:
-            taken = self._take(1)
+            try:
+                taken = await self._next_records(1, timeout_ms=None)
+            except ClientClosed:
+                break
             if taken:
                 return taken[0]
-            await self._wait_for_arrival()
         raise StopAsyncIteration
 
     async def beginning_offsets(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
@@ -164,6 +180,24 @@ class Consumer:
             self._assignment.seek_to(topic_partition, where)
         self._fetcher.wake()
 
+    async def _next_records(self, count_max: int, *, timeout_ms: float | None) -> list[ConsumedRecord]:
+        loop = asyncio.get_running_loop()
+        deadline_s = inf if timeout_ms is None else loop.time() + timeout_ms / 1000
+        while True:
+            if self._is_closed:
+                raise ClientClosed("the consumer is closed")
+            is_clear = self._driver.has_no_group or await self._driver.advance(deadline_s)
+            if is_clear and (taken := self._take(count_max)):
+                return taken
+            due_ms = self._driver.due_ms
+            due_s = inf if due_ms is None else loop.time() + max(due_ms - self._clock.monotonic_ms(), 1) / 1000
+            try:
+                async with asyncio.timeout_at(None if deadline_s == due_s == inf else min(deadline_s, due_s)):
+                    await self._wait_for_arrival()
+            except TimeoutError:
+                if loop.time() >= deadline_s:
+                    return []
+
     def _take(self, count_max: int) -> list[ConsumedRecord]:
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
@@ -179,3 +213,7 @@ class Consumer:
 
     def _on_arrival(self) -> None:
         self._arrived.set()
+
+    def _on_group_news(self) -> None:
+        self._fetcher.wake()
+        self._on_arrival()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidelog.model import ErrorCode, Offset, TopicPartition
 from tidelog.runtime import Address
 
@@ -44,6 +46,26 @@ class RequestRefused(ClientError):
         self.message = message
 
 
+class GroupRefused(RequestRefused):
+    """The coordinator will not have this consumer in its group, for a reason that joining again does not cure."""
+
+
+class CommitFailed(ClientError):
+    """Offsets were not committed. `codes` says why for each partition that was refused; none where nobody answered in time.
+
+    A member that was put out of its group, or is to rebalance, commits nothing: others may have read on from an older offset.
+    """
+
+    def __init__(self, codes: Mapping[TopicPartition, ErrorCode]) -> None:
+        refused = ", ".join(f"{topic_partition}: {code.name}" for topic_partition, code in codes.items())
+        super().__init__(f"offsets were not committed: {refused or 'no answer in time'}")
+        self.codes = dict(codes)
+
+
+class WrongUse(ClientError):
+    """The call makes no sense here and now: there is no group.id, or no transactional.id, or no transaction to commit."""
+
+
 class TopicUnavailable(ClientError):
     """Metadata of the topic did not become usable in time."""
 
@@ -69,6 +91,26 @@ class ProducerRefused(ClientError):
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(f"the cluster refused a producer id: {code.name}")
         self.code = code
+
+
+class ProducerFenced(ClientError):
+    """Another producer has taken over the transactional.id, or its transaction timed out: nothing this one does counts any more."""
+
+
+class TransactionFailed(ClientError):
+    """Something in the transaction went wrong, and `__cause__` says what: it can only be aborted. The producer can go on after that."""
+
+
+class TransactionAborted(ClientError):
+    """The record was not acknowledged when its transaction was aborted, and will not be seen by readers of committed records."""
+
+
+class TransactionPending(ClientError):
+    """The coordinator gave no answer in time. What becomes of the transaction is not known: make the same call again to learn it."""
+
+
+class TransactionRefused(RequestRefused):
+    """The coordinator refuses for a reason that no abort cures; this producer is of no use any more."""
 
 
 class DeliveryTimeout(ClientError):

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from tidelog.client.aborted import AbortedTransaction
 from tidelog.client.assignment import Assignment, PartitionState, Reaction, Watermarks
 from tidelog.client.cluster import ClientRuntime, Cluster, Lane
-from tidelog.client.config import ConsumerConfig, OffsetReset
+from tidelog.client.config import ConsumerConfig
+from tidelog.client.config_kinds import OffsetReset
 from tidelog.client.connection import Connection
 from tidelog.client.errors import BrokersUnreachable, ClientError, ConnectionLost, UnsupportedApi
 from tidelog.client.fetch_session import FetchPlan, FetchSession, FetchTarget
@@ -24,7 +25,16 @@ from tidelog.client.position_questions import PositionQuestions
 from tidelog.client.preferred_replicas import PreferredReplicas
 from tidelog.client.scope import TaskScope
 from tidelog.client.verdict import SAYS_METADATA_IS_STALE
-from tidelog.model import BrokerEndpoint, BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.model import (
+    NO_LEADER_EPOCH,
+    BrokerEndpoint,
+    BrokerId,
+    ErrorCode,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.fetch import (
     FetchPartition,
@@ -76,6 +86,7 @@ class Fetcher:
         self._preferred = PreferredReplicas(lifetime_ms=config.metadata_max_age_ms)
         self._checks = PositionChecks(assignment)
         self._position_questions = PositionQuestions(cluster)
+        self._doubted_since_ms: dict[TopicPartition, float] = {}  # leaders older than what was read already
         self._moving: set[int] = set()  # generations whose offsets are being looked up or checked
         self._wake = asyncio.Event()
 
@@ -98,7 +109,7 @@ class Fetcher:
         """Begin what can be begun now; returns how long to wait if nothing wakes us before."""
         now_ms = self._runtime.clock.monotonic_ms()
         self._cluster.track(*{topic_partition.topic: None for topic_partition in self._assignment.topic_partitions})
-        self._observe_epochs()
+        self._observe_epochs(now_ms)
         self._begin_resets(scope, now_ms)
         self._begin_checks(scope, now_ms)
         sources, is_stuck = self._sources(now_ms)
@@ -110,11 +121,24 @@ class Fetcher:
         delays = [self._config.retry_backoff_ms] if is_stuck else []
         return min([*delays, *([] if retry_ms is None else [retry_ms - now_ms])], default=None)
 
-    def _observe_epochs(self) -> None:
+    def _observe_epochs(self, now_ms: float) -> None:
         for topic_partition in self._assignment.topic_partitions:
-            leader = self._cluster.metadata.leader_of(topic_partition)
+            leader = self._leader_of(topic_partition, now_ms)
             if leader is not None:
                 self._checks.on_leader_epoch(topic_partition, leader.leader_epoch)
+
+    def _leader_of(self, topic_partition: TopicPartition, now_ms: float) -> Leader | None:
+        """Who leads, unless that is from before the epoch of a record that was read: a broker told it that has missed elections.
+
+        It may also be that the topic was made anew since and its epochs started over; so the doubt ends after default.api.timeout.ms.
+        """
+        leader = self._cluster.metadata.leader_of(topic_partition)
+        read_epoch = self._assignment.state(topic_partition).fetched_epoch
+        if leader is None or not NO_LEADER_EPOCH < leader.leader_epoch < read_epoch:
+            self._doubted_since_ms.pop(topic_partition, None)
+            return leader
+        since_ms = self._doubted_since_ms.setdefault(topic_partition, now_ms)
+        return leader if now_ms - since_ms >= self._config.default_api_timeout_ms else None
 
     def _sources(self, now_ms: float) -> tuple[list[BrokerId], bool]:
         """Brokers to fetch from, and whether some partition has to wait for a leader or for a broker that throttles us."""
@@ -137,7 +161,7 @@ class Fetcher:
 
     def _source_of(self, topic_partition: TopicPartition, now_ms: float) -> Leader | None:
         """Who is to be asked for records, and the leader epoch in which; None while nobody leads."""
-        leader = self._cluster.metadata.leader_of(topic_partition)
+        leader = self._leader_of(topic_partition, now_ms)
         if leader is None:
             return None
         node = self._preferred.source_of(
@@ -189,7 +213,7 @@ class Fetcher:
         """What to ask this broker now."""
         asked = {}
         now_ms = self._runtime.clock.monotonic_ms()
-        self._observe_epochs()
+        self._observe_epochs(now_ms)
         for state in self._assignment.fetchable(now_ms):
             source = self._source_of(state.topic_partition, now_ms)
             if source is not None and source.broker_id == node and state.fetch_offset is not None:
@@ -273,6 +297,11 @@ class Fetcher:
 
     def _on_partition(self, topic_partition: TopicPartition, question: _Asked, answer: PartitionData) -> None:
         if answer.preferred_read_replica >= 0:
+            if answer.preferred_read_replica not in self._cluster.metadata.brokers:
+                # It came back after we had asked who is there: the leader would send us to it again and again.
+                self._cluster.want_refresh(topic_partition.topic)
+                self._back_off_one(topic_partition, question.generation)
+                return
             now_ms = self._runtime.clock.monotonic_ms()
             self._preferred.on_told(topic_partition, answer.preferred_read_replica, now_ms=now_ms)
         fetched = FetchedRecords(

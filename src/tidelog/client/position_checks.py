@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog.client.assignment import Assignment, PartitionState
-from tidelog.client.config import OffsetReset
+from tidelog.client.config_kinds import OffsetReset
 from tidelog.client.errors import ClientError, LogTruncated
 from tidelog.model import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 

@@ -9,17 +9,30 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 
 from tidelog.client.accumulator import Accumulator, AccumulatorLimits
-from tidelog.client.batch import OutgoingRecord, RecordMetadata
+from tidelog.client.batch import EncodedRecords, OutgoingRecord, RecordMetadata, read_encoded
 from tidelog.client.cluster import ClientRuntime, Cluster
 from tidelog.client.config import ProducerConfig
-from tidelog.client.errors import BufferExhausted, ClientClosed, ClientError
+from tidelog.client.errors import (
+    BufferExhausted,
+    ClientClosed,
+    ClientError,
+    ProducerFenced,
+    TransactionPending,
+    TransactionRefused,
+    WrongUse,
+)
 from tidelog.client.metadata import TopicMetadata
 from tidelog.client.partitioner import StickyPartitioner, partition_for_key
 from tidelog.client.scope import TaskScope
 from tidelog.client.sender import Sender
 from tidelog.client.sequencing import Sequencer
+from tidelog.client.transactions.batches import TransactionalBatches
+from tidelog.client.transactions.calls import TransactionCalls
+from tidelog.client.transactions.manager import TransactionManager
+from tidelog.client.transactions.state import TransactionState
 from tidelog.model import TimestampMs, TopicPartition
 from tidelog.records.record import RecordHeader
+from tidelog.runtime.disk import Buffer
 
 
 class _FutureDelivery:
@@ -41,18 +54,18 @@ class _FutureDelivery:
             self.future.exception()
 
 
-class Producer:
+class Producer(TransactionCalls):
     """Batches, compresses, sends and retries records; use as `async with`, or `Producer.connect` to bring its own cluster.
 
     With idempotence (the default) every record is in the log once and in order, as long as this producer lives. Leaving the block waits for
-    all deliveries, unless it is left by an exception.
+    all deliveries, unless it is left by an exception. With a transactional.id records can be sent in transactions only.
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, runtime: ClientRuntime) -> None:
         self._cluster = cluster
         self._config = config
         self._runtime = runtime
-        sequencer = Sequencer() if config.enable_idempotence else None
+        sequencer = Sequencer(may_bump=config.transactional_id is None) if config.enable_idempotence else None
         self._accumulator = Accumulator(_limits(config), sequencer)
         self._sticky = StickyPartitioner(runtime.randomness)
         self._sender = Sender(
@@ -63,7 +76,13 @@ class Producer:
             sequencer=sequencer,
             on_progress=self._on_progress,
         )
-        self._room_waiters: deque[tuple[OutgoingRecord, asyncio.Future[None]]] = deque()
+        self._state = TransactionState()
+        self._transactions: TransactionManager | None = None
+        if sequencer is not None and config.transactional_id is not None:
+            batches = TransactionalBatches(self._state, self._accumulator, sequencer, self._on_progress)
+            self._sender.transaction = batches
+            self._transactions = TransactionManager(cluster, config, runtime, state=self._state, batches=batches)
+        self._room_waiters: deque[tuple[OutgoingRecord | EncodedRecords, asyncio.Future[None]]] = deque()
         self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._is_closed = False
         self._scope = TaskScope()
@@ -82,6 +101,8 @@ class Producer:
     async def __aenter__(self) -> Producer:
         await self._scope.open()
         self._scope.spawn(self._sender.run(self._scope), name="producer")
+        if self._transactions is not None:
+            self._scope.spawn(self._transactions.run(), name="producer's transactions")
         return self
 
     async def __aexit__(
@@ -108,14 +129,29 @@ class Producer:
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         timestamp = self._runtime.clock.wall_ms() if timestamp_ms is None else timestamp_ms
         record = OutgoingRecord(timestamp, key, value, tuple(headers), _FutureDelivery(future))
-        topic_metadata = await self._topic(topic, 1 if partition is None else partition + 1)
-        if not self._accumulator.has_room(record) or self._room_waiters:
-            await self._wait_for_room(record)
-        self._check_open()
+        topic_metadata = await self._admit(record, topic, 1 if partition is None else partition + 1)
         if partition is None:
             partition = self._choose_partition(topic_metadata, record)
-        if self._accumulator.append(TopicPartition(topic, partition), record, self._runtime.clock.monotonic_ms()):
+        topic_partition = self._enlisted(TopicPartition(topic, partition))
+        if self._accumulator.append(topic_partition, record, self._runtime.clock.monotonic_ms()):
             self._sender.wake()
+        return future
+
+    async def send_batch(
+        self, topic: str, partition: int, encoded: Buffer, record_count: int
+    ) -> asyncio.Future[RecordMetadata]:
+        """Send a whole batch (magic 2) that was encoded elsewhere, as it is; the future tells where its first record ended up.
+
+        Who sends it is written into `encoded`, which belongs to the producer until the future is done; what cannot be written to is
+        copied. Waits and raises as `send` does, and WrongUse for what is not one batch of so many records.
+        """
+        self._check_open()
+        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        records = read_encoded(encoded, record_count, _FutureDelivery(future))
+        await self._admit(records, topic, partition + 1)
+        topic_partition = self._enlisted(TopicPartition(topic, partition))
+        self._accumulator.append(topic_partition, records, self._runtime.clock.monotonic_ms())
+        self._sender.wake()
         return future
 
     async def send_and_wait(
@@ -145,16 +181,21 @@ class Producer:
             self._update_urgency()
 
     async def close(self, *, timeout_ms: float | None = None) -> None:
-        """Flush for at most `timeout_ms`, then fail what remains with ClientClosed and stop. Nothing runs afterwards."""
+        """Flush for at most `timeout_ms`, then fail what remains with ClientClosed and stop. Nothing runs afterwards.
+
+        A transaction that is open is aborted instead; one that is prepared, or being ended, is left to be ended by somebody else.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         delay_ms = self._config.delivery_timeout_ms if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(delay_ms / 1000):
+                if self._transactions is not None and self._state.is_open:
+                    await self._transactions.abort()
                 await self.flush()
-        except TimeoutError:
-            pass
+        except (TimeoutError, TransactionPending, TransactionRefused, ProducerFenced):
+            pass  # the coordinator aborts it when its time is up
         finally:
             for batch in self._accumulator.abandon():
                 batch.fail(ClientClosed("the producer was closed before the record was acknowledged"))
@@ -166,6 +207,27 @@ class Producer:
             raise ClientClosed("the producer is closed")
         if self._sender.refusal is not None:
             raise self._sender.refusal
+        if self._sender.transaction is not None:
+            self._sender.transaction.check_open()
+
+    async def _admit(
+        self, record: OutgoingRecord | EncodedRecords, topic: str, partition_count_min: int
+    ) -> TopicMetadata:
+        """Wait until the topic is known and there is room. In the step in which this returns the caller must take the room."""
+        transaction = self._state.ordinal
+        topic_metadata = await self._topic(topic, partition_count_min)
+        if not self._accumulator.has_room(record) or self._room_waiters:
+            await self._wait_for_room(record)
+        self._check_open()
+        if self._state.ordinal != transaction:
+            raise WrongUse("the transaction in which send() was called has ended: the record was not sent")
+        return topic_metadata
+
+    def _enlisted(self, topic_partition: TopicPartition) -> TopicPartition:
+        """The partition, which is part of the transaction from now on, if there is one."""
+        if self._sender.transaction is not None:
+            self._sender.transaction.enlist(topic_partition)
+        return topic_partition
 
     async def _topic(self, name: str, partition_count_min: int) -> TopicMetadata:
         found = self._cluster.metadata.topic(name)
@@ -191,7 +253,7 @@ class Producer:
         now_ms = self._runtime.clock.monotonic_ms()
         return not self._accumulator.needs_new_batch(TopicPartition(topic.name, index), record, now_ms)
 
-    async def _wait_for_room(self, record: OutgoingRecord) -> None:
+    async def _wait_for_room(self, record: OutgoingRecord | EncodedRecords) -> None:
         """Queue for memory, first come first served."""
         entry = (record, asyncio.get_running_loop().create_future())
         self._room_waiters.append(entry)
@@ -217,6 +279,8 @@ class Producer:
             record, waiter = self._room_waiters[0]
             if not waiter.done() and (self._is_closed or self._accumulator.has_room(record)):
                 waiter.set_result(None)
+        if self._sender.transaction is not None:
+            self._sender.transaction.on_progress()
         for appended_count, waiter in self._flush_waiters:
             if not waiter.done() and self._accumulator.is_settled_up_to(appended_count):
                 waiter.set_result(None)
@@ -236,4 +300,5 @@ def _limits(config: ProducerConfig) -> AccumulatorLimits:
         request_size_bytes_max=config.max_request_size,
         delivery_timeout_ms=config.delivery_timeout_ms,
         keeps_one_in_flight=config.max_in_flight_requests_per_connection == 1,
+        is_transactional=config.transactional_id is not None,
     )

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from tidelog.client.accumulator import Accumulator, RetryCause
-from tidelog.client.batch import OutgoingBatch, ProducerIdentity
+from tidelog.client.batch import OutgoingBatch
 from tidelog.client.cluster import ClientRuntime, Cluster, Lane
 from tidelog.client.config import ProducerConfig
 from tidelog.client.connection import Connection, Unanswered
@@ -26,8 +26,19 @@ from tidelog.client.errors import (
 from tidelog.client.metadata import Leader
 from tidelog.client.scope import TaskScope
 from tidelog.client.sequencing import Sequencer
-from tidelog.client.verdict import SAYS_METADATA_IS_STALE, Verdict, judge
-from tidelog.model import NO_OFFSET, NO_TIMESTAMP, Acks, BrokerEndpoint, BrokerId, ErrorCode, TopicId, TopicPartition
+from tidelog.client.transactions.batches import TransactionalBatches
+from tidelog.client.verdict import SAYS_METADATA_IS_STALE, SAYS_NUMBERS_ARE_WRONG, Verdict, judge
+from tidelog.model import (
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    Acks,
+    BrokerEndpoint,
+    BrokerId,
+    ErrorCode,
+    ProducerIdentity,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.records.compression import Codec
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
@@ -64,6 +75,8 @@ class Sender:
         on_progress: Callable[[], None],
     ) -> None:
         self.is_urgent = False
+        self.transaction: TransactionalBatches | None = None
+        """Which batches may leave, for a producer that writes transactions. Given before `run`."""
         self._cluster = cluster
         self._config = config
         self._runtime = runtime
@@ -107,27 +120,37 @@ class Sender:
         now_ms = self._runtime.clock.monotonic_ms()
         self._expire(now_ms)
         readiness = self._accumulator.ready(now_ms, is_urgent=self.is_urgent)
-        if self._sequencer is not None and self._sequencer.needs_identity and self._accumulator.used_bytes:
+        if self._needs_identity and self._accumulator.used_bytes:
             self._ask_identity(scope)
+        permitted = self._permitted(readiness.partitions)
         stuck = False
-        for node, partitions in self._by_leader(readiness.partitions).items():
+        for node, partitions in self._by_leader(permitted).items():
             stuck |= node is None or not self._serve(scope, node, partitions, now_ms)
         if not stuck:
-            return now_ms if readiness.partitions else readiness.next_look_ms
+            return now_ms if permitted else readiness.next_look_ms
         retry_ms = now_ms + max(self._config.retry_backoff_ms, 1)
         return retry_ms if readiness.next_look_ms is None else min(retry_ms, readiness.next_look_ms)
+
+    @property
+    def _needs_identity(self) -> bool:
+        """Whether to ask any broker for one. A transactional producer has its own from its coordinator."""
+        return self.transaction is None and self._sequencer is not None and self._sequencer.needs_identity
+
+    def _permitted(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Those whose batches may leave; the others wait for the coordinator, and somebody wakes us."""
+        transaction = self.transaction
+        return partitions if transaction is None else [each for each in partitions if transaction.may_send(each)]
 
     def _expire(self, now_ms: float) -> None:
         expired = self._accumulator.expire(now_ms)
         for batch in expired:
-            batch.fail(
-                DeliveryTimeout(
-                    batch.topic_partition,
-                    record_count=batch.record_count,
-                    waited_ms=now_ms - batch.created_ms,
-                    attempts=batch.attempts,
-                )
+            error = DeliveryTimeout(
+                batch.topic_partition,
+                record_count=batch.record_count,
+                waited_ms=now_ms - batch.created_ms,
+                attempts=batch.attempts,
             )
+            self._fail(batch, error)
         if expired:
             self._on_progress()
 
@@ -174,7 +197,8 @@ class Sender:
             version = self._version(connection, batches)
             request = self._request(batches)
             if self._config.acks is Acks.NONE:
-                connection.send_unanswered(request, version=version)
+                # To close the connection is all that a broker can do to say that it does not lead.
+                connection.send_unanswered(request, on_loss=self._cluster.want_refresh, version=version)
                 self._settle_unanswered(batches)
                 return
             unanswered = connection.send(request, version=version)
@@ -186,10 +210,12 @@ class Sender:
             names = {topic.topic_id: topic.name for topic in request.topic_data}
             scope.spawn(self._await_answer(node, unanswered, batches, names), name=f"producer awaits broker {node}")
 
-    def _version(self, connection: Connection, batches: Iterable[OutgoingBatch]) -> int:
+    def _version(self, connection: Connection, batches: list[OutgoingBatch]) -> int:
         version = connection.version_of(ApiKey.PRODUCE)
-        if self._config.compression_type is Codec.ZSTD and version < _ZSTD_FROM:
+        if version < _ZSTD_FROM and any(batch.codec is Codec.ZSTD for batch in batches):
             raise UnsupportedApi(f"the broker at {connection.address} is too old for zstd")
+        if self.transaction is not None:
+            version = self.transaction.produce_version(version)
         has_ids = all(self._cluster.metadata.topic_id(batch.topic_partition.topic) for batch in batches)
         return version if has_ids else min(version, _TOPIC_IDS_FROM - 1)
 
@@ -199,6 +225,7 @@ class Sender:
             data = PartitionProduceData(index=batch.topic_partition.index, records=batch.encode())
             topics.setdefault(batch.topic_partition.topic, []).append(data)
         return ProduceRequest(
+            transactional_id=self._config.transactional_id,
             acks=self._config.acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=tuple(
@@ -249,7 +276,7 @@ class Sender:
             answer.error_code,
             record_count=batch.record_count,
             is_idempotent=self._sequencer is not None,
-            may_retry=batch.attempts <= self._config.retries,
+            may_retry=batch.attempts <= self._config.retries and not self._ends_transaction(batch, answer.error_code),
         )
         match verdict:
             case Verdict.ACKNOWLEDGED:
@@ -261,6 +288,12 @@ class Sender:
                 self._give_up([batch], ProduceFailed(batch.topic_partition, answer.error_code, _message(answer)))
             case _:
                 self._accumulator.retry(batch, _RETRY_CAUSES[verdict], at_ms=self._retry_at_ms(batch))
+
+    def _ends_transaction(self, batch: OutgoingBatch, code: ErrorCode) -> bool:
+        """Whether the sequence check refused a transactional batch that was next: only its coordinator could give us another epoch."""
+        if self.transaction is None or self._sequencer is None or code not in SAYS_NUMBERS_ARE_WRONG:
+            return False
+        return code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or self._sequencer.is_first_in_line(batch)
 
     def _on_loss(self, batches: Iterable[OutgoingBatch], loss: ConnectionLost) -> None:
         """No answer will come: the batches may or may not be in the log."""
@@ -276,7 +309,12 @@ class Sender:
     def _give_up(self, batches: Iterable[OutgoingBatch], error: ClientError) -> None:
         for batch in batches:
             self._accumulator.give_up(batch)
-            batch.fail(error)
+            self._fail(batch, error)
+
+    def _fail(self, batch: OutgoingBatch, error: ClientError) -> None:
+        batch.fail(error)
+        if self.transaction is not None:
+            self.transaction.on_failed(error)
 
     def _settle_unanswered(self, batches: Iterable[OutgoingBatch]) -> None:
         for batch in batches:

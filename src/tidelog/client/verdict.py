@@ -35,10 +35,16 @@ SAYS_METADATA_IS_STALE: Final = frozenset(
 )
 """Errors after which metadata is asked for again."""
 
-_OUT_OF_SEQUENCE: Final = frozenset(
+SAYS_NUMBERS_ARE_WRONG: Final = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
-_APPENDED_BY_THE_LEADER: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+"""Errors of the sequence check: the batch is not in the log, and not next."""
+
+# Said before anything is written. All else may be said of a batch that waits in the log for its followers: a leader that is deposed answers
+# NOT_LEADER_OR_FOLLOWER to it, and the next leader may have it.
+_NOT_APPENDED: Final = frozenset(
+    {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CORRUPT_MESSAGE, ErrorCode.CONCURRENT_TRANSACTIONS}
+)
 
 
 def judge(code: ErrorCode, *, record_count: int, is_idempotent: bool, may_retry: bool) -> Verdict:
@@ -53,8 +59,8 @@ def judge(code: ErrorCode, *, record_count: int, is_idempotent: bool, may_retry:
         return Verdict.SPLIT
     if not may_retry:
         return Verdict.FAILED
-    if code in _OUT_OF_SEQUENCE and is_idempotent:
+    if code in SAYS_NUMBERS_ARE_WRONG and is_idempotent:
         return Verdict.RETRY_OUT_OF_SEQUENCE
-    if code in _APPENDED_BY_THE_LEADER:
-        return Verdict.RETRY_UNCERTAIN
-    return Verdict.RETRY_REFUSED if code.is_retriable else Verdict.FAILED
+    if not code.is_retriable:
+        return Verdict.FAILED
+    return Verdict.RETRY_REFUSED if code in _NOT_APPENDED else Verdict.RETRY_UNCERTAIN
