@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Final, TypeVar
 
 import pytest
 
@@ -19,14 +20,22 @@ from tidelog.client import (
     Producer,
     ProducerConfig,
 )
+from tidelog.client.connection import ConnectionLimits, open_connection
+from tidelog.controller import layout
 from tidelog.model import BrokerId, TopicPartition
 from tidelog.records import read_records
-from tidelog.runtime import Runtime
+from tidelog.runtime import Address, Runtime
 from tidelog.simulation.checkers import AcknowledgedStays
 from tidelog.simulation.cluster import SimulatedCluster
+from tidelog.wire.api import Request, Response
+
+R = TypeVar("R", bound=Response)
 
 T0 = TopicPartition("t", 0)
 SAFE = {"min.insync.replicas": "2"}
+LIMITS: Final = ConnectionLimits(
+    client_id="test", setup_timeout_ms=5_000, request_timeout_ms=30_000, in_flight_max=5, receive_bytes_max=1 << 24
+)
 LAB = {"tidelog.lab.enable": "true", "replication.truncation": "high-watermark"}
 
 # A killed process runs no `finally`; Python says so when its coroutines, which would have liked to, are thrown away.
@@ -141,16 +150,7 @@ def _until_whole(cluster: SimulatedCluster, topic_partition: TopicPartition) -> 
 
 def is_whole(cluster: SimulatedCluster, topic_partition: TopicPartition) -> bool:
     """Whether all replicas are in the ISR, lead and follow in one epoch, and end where the leader ends."""
-    snapshot = cluster.snapshot()
-    state = snapshot.states[topic_partition]
-    views = snapshot.replicas.get(topic_partition, ())
-    return (
-        sorted(state.isr) == sorted(state.assignment)
-        and len(views) == len(state.assignment)
-        and len({(view.leader_epoch, view.log_end_offset, view.high_watermark) for view in views}) == 1
-        and views[0].high_watermark == views[0].log_end_offset
-        and sum(view.is_leader for view in views) == 1
-    )
+    return cluster.snapshot().is_whole(topic_partition)
 
 
 def contents(cluster: SimulatedCluster, broker_id: BrokerId, topic_partition: TopicPartition = T0) -> dict[int, bytes]:
@@ -198,3 +198,26 @@ def consumed(cluster: SimulatedCluster, *, end: int, topic_partition: TopicParti
             return found
 
     return cluster.tell(story)
+
+
+def talk(
+    cluster: SimulatedCluster, broker_id: BrokerId, request: Request[R], version: int | None = None
+) -> Callable[[Runtime], Coroutine[None, None, R]]:
+    """How a client asks one broker."""
+    node = cluster.store.tree.peek(layout.broker_path(broker_id))
+    assert node is not None
+    endpoint = layout.decode_broker(broker_id, node).endpoints["PLAINTEXT"]
+
+    async def story(runtime: Runtime) -> R:
+        connection = await open_connection(runtime.network, Address(endpoint.host, endpoint.port), LIMITS)
+        try:
+            return await connection.request(request, version=version)
+        finally:
+            connection.close()
+
+    return story
+
+
+def ask(cluster: SimulatedCluster, broker_id: BrokerId, request: Request[R], version: int | None = None) -> R:
+    """Ask one broker. Raises ConnectionLost."""
+    return cluster.tell(talk(cluster, broker_id, request, version))

@@ -11,7 +11,7 @@ from tidelog.client import DeliveryTimeout, ProduceFailed, Producer, ProducerCon
 from tidelog.model import ErrorCode
 from tidelog.runtime import Runtime
 from tidelog.simulation.cluster import SimulatedCluster
-from tidelog.simulation.loop import SimulationFailed
+from tidelog.simulation.failures import SimulationFailed
 
 kills = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

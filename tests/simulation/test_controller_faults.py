@@ -1,13 +1,12 @@
-"""Controllers and the registry under faults, row by row of the fault matrix (C), and the network's rows (N)."""
+"""Controllers and the registry under faults, row by row of the fault matrix (C)."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 
 from tests.simulation.clusters import SAFE, T0, Load, end_well, heal, kills, make_topic, produce
 from tests.simulation.workload import properties
+from tests.tiers import rest_proven
 from tidelog.broker import Broker
 from tidelog.client import Admin, ClientConfig, NewTopic
 from tidelog.config import BrokerConfig
@@ -16,7 +15,7 @@ from tidelog.controller.service import BrokerIdTaken
 from tidelog.model import TopicPartition
 from tidelog.runtime import Runtime
 from tidelog.simulation.cluster import SimulatedCluster
-from tidelog.simulation.links import NetworkFaults
+from tidelog.simulation.registry_session import RegistryTiming
 
 QUICK = {"replica.lag.time.max.ms": "2000", "auto.leader.rebalance.enable": "false", **SAFE}
 REPLICAS = (1, 2, 3)
@@ -122,7 +121,7 @@ def test_c02_a_broker_that_loses_the_registry_for_too_long_comes_back_as_a_new_o
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", rest_proven(range(2)))
 def test_the_load_goes_on_while_the_registry_is_away(seed: int) -> None:
     with three_brokers(seed) as cluster:
         make_topic(cluster, REPLICAS)
@@ -135,6 +134,61 @@ def test_the_load_goes_on_while_the_registry_is_away(seed: int) -> None:
         cluster.store.heal()
         load.until_more()
         end_well(cluster, load)
+
+
+@kills
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_c03_a_role_that_the_disk_refused_halfway_is_not_taken_for_done(role: str) -> None:
+    """The controller's next word is heeded, and the role is there once there is room."""
+    with three_brokers(3, min_insync_replicas="1") as cluster:
+        cluster.until_ready()
+        victim = cluster.brokers[3]
+        victim.node.disk.fill_up()
+        make_topic(cluster, (3, 1) if role == "leader" else (1, 3))
+        cluster.world.run_for_ms(1_000)
+        assert cluster.replica(3, T0) is None, "its log cannot be made"
+        if role == "leader":
+            cluster.until(lambda: cluster.state(T0).leader in (1, 3), "somebody is to lead")
+        else:
+            assert produce(cluster, b"while it could not follow") == 0
+            cluster.brokers[1].bounce()  # another epoch, which it hears while it still has no room
+            cluster.until(lambda: cluster.state(T0).leader_epoch > 0, "another epoch has begun")
+        victim.node.disk.free_up()
+        heal(cluster)
+        assert produce(cluster, b"since") == (0 if role == "leader" else 1)
+
+
+@kills
+@pytest.mark.slow
+@pytest.mark.parametrize("after_ms", range(0, 120, 10))
+def test_c04_a_change_that_comes_while_the_former_is_looked_at_is_seen(after_ms: int) -> None:
+    """The word of a second death comes at each moment of the look that the first has caused; the next look would be in five seconds."""
+    timing = RegistryTiming(latency_ms_max=40.0, watch_delay_ms_max=0.0)
+    settings = {**QUICK, "min.insync.replicas": "1"}
+    with SimulatedCluster(4, brokers=4, first=4, settings=settings, timing=timing) as cluster:
+        make_topic(cluster, REPLICAS)
+        cluster.world.run_for_ms(6_000)  # until the controller has nothing left to do
+        for broker, pause_ms in ((3, after_ms), (1, 0)):
+            cluster.brokers[broker].kill()
+            cluster.store.expire_node(f"broker-{broker}")
+            cluster.world.run_for_ms(pause_ms)
+        cluster.until(lambda: cluster.state(T0).leader == 2, "its successor leads", within_ms=1_500)
+
+
+@kills
+@pytest.mark.slow
+def test_c04_a_change_that_no_watch_ever_told_is_found_by_looking() -> None:
+    timing = RegistryTiming(watch_delay_ms_max=10_000_000.0)
+    settings = {**QUICK, "min.insync.replicas": "1"}
+    with SimulatedCluster(4, brokers=3, first=3, settings=settings, timing=timing) as cluster:
+        make_topic(cluster, (1, 2))
+        for leader in (1, 2):
+            cluster.until(lambda: len(cluster.state(T0).isr) == 2, "both are in sync")
+            cluster.brokers[leader].kill()
+            cluster.until(lambda: cluster.state(T0).leader == 3 - leader, "the other leads", within_ms=12_000)  # noqa: B023
+            cluster.brokers[leader].restart()
+        heal(cluster)
 
 
 @kills
@@ -213,118 +267,9 @@ def until_led(cluster: SimulatedCluster, topic_partition: TopicPartition) -> Non
     cluster.until(lambda: cluster.state(topic_partition).has_leader, f"{topic_partition} has a leader")
 
 
-def cut_each(faults: NetworkFaults, ways: list[tuple[str, str]]) -> None:
-    for source, target in ways:
-        faults.cut(source, target)
-
-
-CUTS: dict[str, Callable[[NetworkFaults], object]] = {
-    "n01 both ways": lambda faults: faults.isolate("broker-1"),
-    "n02 to it": lambda faults: cut_each(faults, [("broker-2", "broker-1"), ("broker-3", "broker-1")]),
-    "n02 from it": lambda faults: cut_each(faults, [("broker-1", "broker-2"), ("broker-1", "broker-3")]),
-    "n03 from one peer": lambda faults: faults.partition(["broker-1"], ["broker-2"]),
-}
-
-
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("cut", CUTS)
-def test_a_cut_network_costs_nothing_that_was_acknowledged(cut: str) -> None:
-    """N01, N02, N03."""
-    with three_brokers(3) as cluster:
-        make_topic(cluster, REPLICAS)
-        load = Load(cluster)
-        for _ in range(2):
-            load.until_more()
-            CUTS[cut](cluster.world.fabric.faults)
-            cluster.world.run_for_ms(8_000)
-            cluster.world.fabric.faults.heal()
-            load.until_more()
-        end_well(cluster, load)
-
-
-@kills
-@pytest.mark.slow
-def test_n04_a_link_that_comes_and_goes_ends_in_a_whole_cluster() -> None:
-    with three_brokers(4) as cluster:
-        make_topic(cluster, REPLICAS)
-        load = Load(cluster)
-        for _ in range(30):
-            cluster.world.fabric.faults.partition(["broker-1"], ["broker-2"])
-            cluster.world.run_for_ms(1_000)
-            cluster.world.fabric.faults.heal()
-            cluster.world.run_for_ms(1_000)
-        load.until_more()
-        end_well(cluster, load)
-
-
-@kills
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-def test_n05_a_peer_that_lost_power_without_a_word_is_given_up(seed: int) -> None:
-    with three_brokers(seed) as cluster:
-        make_topic(cluster, REPLICAS)
-        load = Load(cluster)
-        load.until_more()
-        cluster.brokers[1].power_cut()
-        load.until_more()
-        cluster.brokers[1].restart()
-        load.until_more()
-        end_well(cluster, load)
-
-
-@kills
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-def test_n09_a_leader_stopped_for_half_a_minute_is_a_zombie_that_harms_nobody(seed: int) -> None:
-    with three_brokers(seed) as cluster:
-        make_topic(cluster, REPLICAS)
-        load = Load(cluster)
-        load.until_more()
-        leader = cluster.leader(T0)
-        leader.pause()
-        cluster.world.run_for_ms(30_000)
-        load.until_more()
-        leader.resume()
-        load.until_more()
-        end_well(cluster, load)
-
-
-@kills
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-def test_n10_all_brokers_are_killed_at_once_and_nothing_is_lost(seed: int) -> None:
-    with three_brokers(seed) as cluster:
-        make_topic(cluster, REPLICAS)
-        load = Load(cluster)
-        load.until_more()
-        for broker in cluster.brokers.values():
-            broker.kill()
-        cluster.world.run_for_ms(1_000)
-        for broker in cluster.brokers.values():
-            broker.restart()
-        load.until_more()
-        end_well(cluster, load)
-
-
-@kills
-@pytest.mark.slow
-def test_n10_a_rolling_restart_never_stops_the_load() -> None:
-    with three_brokers(10) as cluster:
-        make_topic(cluster, REPLICAS)
-        load = Load(cluster)
-        load.until_more()
-        for broker in list(cluster.brokers.values()):
-            cluster.world.run(broker.stop())
-            load.until_more(within_ms=18_000)
-            broker.restart()
-            cluster.until(lambda: sorted(cluster.state(T0).isr) == [1, 2, 3], "it is in sync again")
-        end_well(cluster, load)
-
-
-@kills
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_proven(range(4)))
 def test_faults_of_every_kind_lose_nothing(seed: int) -> None:
     """Kills, pauses, cuts and registry outages at moments the seed decides; never two replicas down at once."""
     with three_brokers(seed) as cluster:

@@ -13,7 +13,8 @@ import pytest
 
 from tidelog.simulation import SimulatedDisk, SimulatedLoop, SimulatedRandomness, SimulationFailed
 from tidelog.simulation.disk_executor import SimulatedExecutor
-from tidelog.simulation.loop import Deadlock, Forbidden, Livelock, Process
+from tidelog.simulation.failures import Deadlock, Forbidden, Livelock
+from tidelog.simulation.loop import Process
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from tests.simulation.clusters import (
     SAFE,
     T0,
     Load,
-    check_promises,
     consumed,
     contents,
     end_well,
@@ -19,9 +18,9 @@ from tests.simulation.clusters import (
 )
 from tests.simulation.workload import properties
 from tidelog.client import Admin, ClientConfig, ClientError, Consumer, ConsumerConfig, NewTopic
-from tidelog.model import TopicPartition
 from tidelog.runtime import Runtime
 from tidelog.simulation.cluster import SimulatedCluster
+from tidelog.simulation.registry_session import RegistryTiming
 
 CONTROLLER = 4
 REPLICAS = (1, 2, 3)
@@ -321,6 +320,29 @@ def test_r20_a_log_of_a_deleted_topic_is_never_taken_for_its_successor() -> None
         assert contents(cluster, 1) == contents(cluster, 2) == {0: b"of the second"}
 
 
+@kills
+def test_r20_a_broker_that_slept_through_it_begins_the_successor_anew() -> None:
+    timing = RegistryTiming(session_timeout_ms=60_000)
+    settings = {**QUICK, "min.insync.replicas": "1"}
+    with SimulatedCluster(20, brokers=4, first=CONTROLLER, settings=settings, timing=timing) as cluster:
+        make_topic(cluster, (1, 2))
+        produce(cluster, b"of the first topic")
+        cluster.until(lambda: contents(cluster, 2) == {0: b"of the first topic"}, "broker 2 has it")
+        cluster.brokers[2].pause()
+
+        async def delete(runtime: Runtime) -> None:
+            async with Admin.connect(ClientConfig.from_properties(properties(cluster)), runtime) as admin:
+                (result,) = await admin.delete_topics(["t"])
+                assert result.is_ok, result
+
+        cluster.tell(delete)
+        make_topic_on(cluster, (1, 2))
+        cluster.brokers[2].bounce()
+        heal(cluster)
+        assert contents(cluster, 1) == contents(cluster, 2) == {}
+        assert produce(cluster, b"of the second") == 0
+
+
 def make_topic_on(cluster: SimulatedCluster, replicas: tuple[int, ...]) -> None:
     """Make the topic although some broker is down."""
 
@@ -330,6 +352,32 @@ def make_topic_on(cluster: SimulatedCluster, replicas: tuple[int, ...]) -> None:
             assert result.is_ok, result
 
     cluster.tell(story)
+
+
+@kills
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", ["retention.ms", "retention.bytes"])
+def test_r21_retention_deletes_nothing_that_is_not_committed(limit: str) -> None:
+    with four_brokers(21, replica_lag_time_max_ms="600000", log_retention_check_interval_ms="1000") as cluster:
+        make_topic(cluster, REPLICAS, {"segment.bytes": "500", limit: "1000"})
+        for number in range(3):
+            produce(cluster, b"committed %d" % number)
+        cluster.world.fabric.faults.partition(["broker-1"], ["broker-2", "broker-3"])
+        for number in range(20):
+            produce(cluster, b"%d" % number * 50, acks="1")
+        cluster.world.run_for_ms(120_000)
+        held = cluster.replica(1, T0)
+        assert held is not None
+        assert held.log_start_offset <= held.high_watermark == 3
+        assert sorted(contents(cluster, 1))[-20:] == list(range(3, 23)), "all that nobody else has"
+        heal(cluster)
+        cluster.until(lambda: all(is_emptied(cluster, each) for each in REPLICAS), "what is committed goes")
+        assert produce(cluster, b"goes on") == 23
+
+
+def is_emptied(cluster: SimulatedCluster, broker_id: int) -> bool:
+    replica = cluster.replica(broker_id, T0)
+    return replica is not None and replica.log_start_offset > 15
 
 
 @kills
@@ -343,31 +391,6 @@ def test_r22_a_produce_that_waits_for_followers_hears_at_once_that_its_leader_fe
         assert load.acknowledged.count == 0, "no follower can fetch it"
         cluster.store.expire_node("broker-1")
         cluster.until(lambda: cluster.state(T0).leader in (2, 3), "another leads")
-        assert load.acknowledged.count == 0, "what waited was told to look for another leader"
-        cluster.world.fabric.faults.heal()
-        load.until_more(within_ms=100_000)
+        assert load.acknowledged.count == 0
+        load.until_more(within_ms=5_000)  # What waited was told to look for another leader.
         end_well(cluster, load)
-
-
-@kills
-@pytest.mark.slow
-def test_f01_a_fetch_session_broken_at_any_moment_loses_no_partition() -> None:
-    with SimulatedCluster(31, brokers=3, settings=QUICK) as cluster:
-        partitions = [TopicPartition("t", index) for index in range(6)]
-
-        async def make(runtime: Runtime) -> None:
-            async with Admin.connect(ClientConfig.from_properties(properties(cluster)), runtime) as admin:
-                (result,) = await admin.create_topics([NewTopic(name="t", partition_count=6, replication_factor=3)])
-                assert result.is_ok, result
-
-        cluster.until_ready()
-        cluster.tell(make)
-        load = Load(cluster, partitions=6)
-        for _ in range(20):
-            cluster.world.run_for_ms(cluster.world.faults.below(200))
-            one, other = (1 + cluster.world.faults.below(3), 1 + cluster.world.faults.below(3))
-            cluster.world.fabric.faults.reset(f"broker-{one}", f"broker-{other}")
-        load.until_more()
-        load.stop()
-        heal(cluster, *partitions)
-        check_promises(cluster, load)

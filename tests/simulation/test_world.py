@@ -17,6 +17,7 @@ from tests.simulation.story import RESET_SEEDS, Client, Echo, passed, serve_echo
 from tidelog.runtime import Address, NetworkFailure, Runtime
 from tidelog.runtime.logs import fields
 from tidelog.simulation import PowerCut, SimulationFailed, World
+from tidelog.simulation.disk_faults import Operation
 
 ADDRESS = Address("broker-1", 9092)
 
@@ -288,6 +289,24 @@ def test_a_node_killed_by_its_own_disk_operation_does_nothing_more(world: World)
     node.start(main)
     world.run_for_ms(1_000)
     assert reached == ["still running", "unwinding"]
+    assert not node.is_running
+
+
+def test_a_node_killed_by_work_in_its_disks_thread_does_nothing_more_and_nobody_is_blamed(world: World) -> None:
+    node = world.node("broker-1")
+
+    def die(_: Operation) -> None:
+        node.kill()
+        raise PowerCut
+
+    async def main(runtime: Runtime) -> None:
+        file = runtime.disk.open("/f", create=True)
+        node.disk.on_operation(die)
+        await asyncio.get_running_loop().run_in_executor(runtime.disk.threads("/"), file.fsync)
+        raise AssertionError("the dead go on")
+
+    node.start(main)
+    world.run_for_ms(100)
     assert not node.is_running
 
 

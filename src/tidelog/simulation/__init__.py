@@ -10,7 +10,8 @@ from tidelog.simulation.clock import SimulatedClock
 from tidelog.simulation.disk import SimulatedDisk
 from tidelog.simulation.disk_faults import PowerCut
 from tidelog.simulation.disk_image import Loss
-from tidelog.simulation.loop import SimulatedLoop, SimulationFailed
+from tidelog.simulation.failures import SimulationFailed
+from tidelog.simulation.loop import SimulatedLoop
 from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.simulation.world import Node, World
 

@@ -12,7 +12,7 @@ While it runs, the checkers look at every replica again and again; what may neve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -24,9 +24,10 @@ from tidelog.partition import Partition
 from tidelog.runtime import Runtime
 from tidelog.simulation.checkers import Checker, InvariantBroken, all_checkers, check
 from tidelog.simulation.loop import OwnedTask
-from tidelog.simulation.observer import Observer, ReplicaView, Snapshot, by_partition
+from tidelog.simulation.observer import Observer, Place, ReplicaView, Snapshot
 from tidelog.simulation.registry import SimulatedRegistry, SimulatedRegistryStore
-from tidelog.simulation.registry_view import partition_states
+from tidelog.simulation.registry_session import RegistryTiming
+from tidelog.simulation.registry_view import RegistryView
 from tidelog.simulation.world import Node, World
 
 T = TypeVar("T")
@@ -34,17 +35,25 @@ T = TypeVar("T")
 PORT: Final = 9092
 LOG_DIR: Final = "/data"
 LOOK_EVERY_MS: Final = 20.0
+STOP_WITHIN_S: Final = 120
 
 
 class SimulatedBroker:
     """One broker's place in the world: its node stays, its process, and with it the registry session, come and go."""
 
     def __init__(
-        self, broker_id: BrokerId, node: Node, store: SimulatedRegistryStore, settings: Mapping[str, str]
+        self,
+        broker_id: BrokerId,
+        node: Node,
+        store: SimulatedRegistryStore,
+        settings: Mapping[str, str],
+        *,
+        on_end: Callable[[], None] = lambda: None,  # heard right before a process is killed or loses its power
     ) -> None:
         self.broker_id = broker_id
         self.node = node
         self._store = store
+        self._on_end = on_end
         self._settings = {
             "node.id": str(broker_id),
             "listeners": f"PLAINTEXT://{node.name}:{PORT}",
@@ -77,24 +86,40 @@ class SimulatedBroker:
         self._settings.update(settings)
         self._config = BrokerConfig.from_properties(self._settings)
 
+    def suggest(self, settings: Mapping[str, str]) -> None:
+        """The same, but whatever was set already stays."""
+        self.configure({**settings, **self._settings})
+
     def start(self) -> None:
         """Begin the first process."""
         self._process = self.node.start(self._main)
 
     def restart(self) -> None:
         """Begin another process on the same disk."""
+        if self.node.is_running:
+            self.kill()
         self._broker = None
         self._process = self.node.restart()
 
     def kill(self) -> None:
         """SIGKILL."""
+        self._on_end()
         self.node.kill()
         self._gone()
 
     def power_cut(self) -> None:
         """The machine goes dark with all that was not flushed."""
+        self._on_end()
         self.node.power_cut()
         self._gone(lost_power=True)
+
+    def die_now(self, *, lost_power: bool = False) -> None:
+        """Die in the middle of a step, as a hook of the disk or the network asks for it: nobody can look at a replica then."""
+        if lost_power:
+            self.node.power_cut()
+        else:
+            self.node.kill()
+        self._gone(lost_power=lost_power)
 
     def bounce(self) -> None:
         """Die and come back before anybody has noticed."""
@@ -110,10 +135,16 @@ class SimulatedBroker:
         self.node.resume()
 
     async def stop(self) -> None:
-        """Ask it to leave, and wait until it has."""
+        """Ask it to leave, and wait until it has. Raises TimeoutError when it does not."""
         if self._broker is not None and self._process is not None:
             self._broker.stop()
-            await self._process
+            async with asyncio.timeout(STOP_WITHIN_S):
+                await asyncio.shield(self._process)
+
+    @property
+    def place(self) -> Place:
+        """Whose replicas `partitions` are."""
+        return Place(self.broker_id, self.node.incarnation, self.node.disk)
 
     def partitions(self) -> Iterator[Partition]:
         """Its replicas, as far as it runs and has opened them."""
@@ -123,8 +154,10 @@ class SimulatedBroker:
     async def _main(self, runtime: Runtime) -> None:
         self._registry = self._store.handle(self.node.name)
         self._broker = Broker(self._config, runtime, self._registry)
-        await self._broker.run(on_ready=lambda _: self._ready())
-        self.is_ready = False
+        try:
+            await self._broker.run(on_ready=lambda _: self._ready())
+        finally:
+            self.is_ready = False
 
     def _ready(self) -> None:
         self.is_ready = True
@@ -145,19 +178,25 @@ class SimulatedCluster:
         *,
         brokers: int = 1,
         settings: Mapping[str, str] | None = None,
+        timing: RegistryTiming | None = None,
         first: BrokerId | None = None,  # starts alone, so that it is the controller
     ) -> None:
         self.world = World(seed)
         self._first = first
-        self.store = SimulatedRegistryStore(self.world.randomness.stream("registry"))
+        self.store = SimulatedRegistryStore(self.world.randomness.stream("registry"), timing=timing)
         self.brokers = {
             broker_id: SimulatedBroker(
-                broker_id, self.world.node(f"broker-{broker_id}"), self.store, dict(settings or {})
+                broker_id,
+                self.world.node(f"broker-{broker_id}"),
+                self.store,
+                dict(settings or {}),
+                on_end=self._look_once_more,
             )
             for broker_id in range(1, brokers + 1)
         }
         self.checkers: list[Checker] = all_checkers() if brokers > 1 else []
         self._observer = Observer()
+        self._registry_view = RegistryView(self.store.tree)
         self._looking: OwnedTask[None] | None = None
 
     def __enter__(self) -> Self:
@@ -169,6 +208,7 @@ class SimulatedCluster:
             if broker.broker_id != self._first:
                 broker.start()
         if self.checkers:
+            self.store.on_touched = self._look_at_states
             self._looking = self.world.loop.create_task(self._look())
         return self
 
@@ -211,25 +251,24 @@ class SimulatedCluster:
 
     def snapshot(self) -> Snapshot:
         """All replicas of running brokers, and the registry."""
-        views = [
-            self._observer.view(broker.broker_id, broker.node.incarnation, partition)
-            for broker in self.brokers.values()
-            for partition in broker.partitions()
-        ]
+        found = ((broker.place, partition) for broker in self.brokers.values() for partition in broker.partitions())
         return Snapshot(
             now_ms=self.world.loop.time() * 1000,
-            replicas=by_partition(views),
-            states=partition_states(self.store.tree),
+            replicas=self._observer.replicas(found),
+            states=self._registry_view.states,
         )
 
     def state(self, topic_partition: TopicPartition) -> PartitionState:
         """Leader and ISR of a partition as the registry has them."""
-        return self.snapshot().states[topic_partition]
+        return self._registry_view.states[topic_partition]
 
     def replica(self, broker_id: BrokerId, topic_partition: TopicPartition) -> ReplicaView | None:
         """One replica, if its broker runs and has opened it."""
-        views = self.snapshot().replicas.get(topic_partition, ())
-        return next((view for view in views if view.broker_id == broker_id), None)
+        broker = self.brokers[broker_id]
+        for partition in broker.partitions():
+            if partition.topic_partition == topic_partition:
+                return self._observer.view(broker.place, partition)
+        return None
 
     def leader(self, topic_partition: TopicPartition) -> SimulatedBroker:
         """The broker that the registry names as leader."""
@@ -258,7 +297,19 @@ class SimulatedCluster:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_MS / 1000)
+            self._look_once_more()
+
+    def _look_at_states(self, paths: Sequence[str]) -> None:
+        """The moment in which somebody enters an ISR or leads; a little later they may have caught up with what they lacked."""
+        if any(path.endswith("/state") for path in paths):
+            self._look_once_more()
+
+    def _look_once_more(self) -> None:
+        """What is broken fails the run even where nobody would hear it raised; a life that ends is seen as it ended."""
+        try:
             self.look()
+        except InvariantBroken as broken:
+            self.world.loop.fail(self.world.loop.world, "a checker spoke", broken)
 
     def _stop(self) -> None:
         for broker in self.brokers.values():

@@ -6,66 +6,25 @@ point with `cut_power_after`.
 
 from __future__ import annotations
 
+import copy
 import posixpath
 from concurrent.futures import Executor
-from typing import Final
 
-from tidelog.model import invariant
-from tidelog.runtime.clock import Clock
-from tidelog.runtime.disk import THREADS_PER_DIRECTORY, DiskFull, FileMissing, StorageFailure
-from tidelog.simulation.clock import SimulatedClock
+from tidelog.runtime.disk import THREADS_PER_DIRECTORY, FileMissing, StorageFailure
 from tidelog.simulation.disk_executor import SimulatedChild, SimulatedExecutor
-from tidelog.simulation.disk_faults import DiskFaults, OperationHook
-from tidelog.simulation.disk_file import DiskState, SimulatedFile, SimulatedLock
+from tidelog.simulation.disk_file import SimulatedFile, SimulatedLock
+from tidelog.simulation.disk_hardware import DiskHardware, parts
 from tidelog.simulation.disk_image import (
     DirectoryNode,
-    DiskImage,
     FileNode,
-    Loss,
     Name,
     NameChange,
     Node,
 )
-from tidelog.simulation.randomness import SimulatedRandomness
-
-_CAPACITY_BYTES: Final = 1 << 40
 
 
-class SimulatedDisk:
+class SimulatedDisk(DiskHardware):
     """One node's disk. Outlives the node's processes; each `crash` ends one `incarnation`."""
-
-    def __init__(
-        self,
-        clock: Clock | None = None,
-        randomness: SimulatedRandomness | None = None,
-        *,
-        capacity_bytes: int = _CAPACITY_BYTES,
-    ) -> None:
-        self.thread_latency_ms = (0.2, 5.0)
-        self._power_cut_count = 0
-        self.child_latency_ms = (20.0, 500.0)
-        self._clock = clock or SimulatedClock()
-        self._state = DiskState(self._clock, capacity_bytes)
-        self._randomness = randomness or SimulatedRandomness("disk")
-        self._image = DiskImage()
-        self._capacity_bytes = capacity_bytes
-        self._threads: dict[str, SimulatedExecutor] = {}
-        self._child: SimulatedChild | None = None
-
-    @property
-    def faults(self) -> DiskFaults:
-        """What fails next."""
-        return self._state.faults
-
-    @property
-    def incarnation(self) -> int:
-        """How many crashes this disk has seen."""
-        return self._state.incarnation
-
-    @property
-    def operation_count(self) -> int:
-        """How many changes were made to this disk."""
-        return self._state.operation_count
 
     # The Disk contract.
 
@@ -239,68 +198,22 @@ class SimulatedDisk:
     def close(self) -> None:
         """Nothing runs that would have to end."""
 
-    # What a test or a fault does to the disk.
+    # What a test or a fault does to the disk; more of it in `disk_hardware`.
 
-    def crash(self, *, lose: Loss = Loss.ALL, seed: int | None = None) -> None:
-        """End the process that used this disk, losing exactly `lose`; with a `seed` the power cut keeps, loses and tears by chance."""
-        if lose is not Loss.NOTHING or seed is not None:
-            self._power_cut_count += 1
-        if seed is None:
-            self._image.crash(lose)
-        else:
-            self._image.crash_by_chance(SimulatedRandomness(f"crash/{seed}"))
-        self._begin_incarnation()
-
-    def cut_power(self) -> None:
-        """Lose, keep and tear what is unflushed as the disk's own stream of chance says."""
-        self._power_cut_count += 1
-        self._image.crash_by_chance(self._randomness)
-        self._begin_incarnation()
-
-    def wipe(self) -> None:
-        """Somebody put an empty disk into the machine while it was off."""
-        self._image = DiskImage()
-        self._power_cut_count += 1
-        self._begin_incarnation()
-        self._state.is_off = True
-
-    def switch_off(self) -> None:
-        """The node is down: every call raises PowerCut until `crash` or `cut_power` says what the disk comes back with."""
-        self._state.is_off = True
-
-    def cut_power_after(self, operations: int) -> None:
-        """Raise PowerCut once `operations` more changes are done, and from every call after that, until `crash` brings the disk back."""
-        self._state.off_after = self.operation_count + operations
-
-    def on_operation(self, hook: OperationHook) -> None:
-        """Call `hook` after every change to the disk (reads are not counted); what it raises comes out of the operation."""
-        self._state.hooks.append(hook)
-
-    def fill_up(self, *, after_bytes: int = 0) -> None:
-        """Leave room for `after_bytes` more; deleting files makes room too."""
-        self._state.capacity_bytes = self._state.used_bytes + after_bytes
-
-    def free_up(self) -> None:
-        """The disk is as large again as it ever was."""
-        self._state.capacity_bytes = self._capacity_bytes
-
-    def flip_bit(self, path: str, *, position: int, bit: int = 0) -> None:
-        """Rot: a bit of the file turns, on the platter and for every reader."""
-        node = self._present("rot", path)
-        invariant(isinstance(node, FileNode), "only files rot")
-        if isinstance(node, FileNode):
-            node.content[position] ^= 1 << bit
-            if position < len(node.durable):
-                node.durable[position] ^= 1 << bit
+    def copy(self) -> SimulatedDisk:
+        """The disk as it is now, flushed or not, in another machine: what is done to the copy is not done to this one."""
+        twin = SimulatedDisk(self._clock, self._randomness.stream("copy"), capacity_bytes=self._capacity_bytes)
+        twin._image = copy.deepcopy(self._image)
+        twin._begin_incarnation()
+        return twin
 
     def stall(self, log_dir: str, *, duration_ms: float) -> None:
         """The thread of `log_dir` begins nothing new for a while, as a disk does whose controller resets."""
         self._thread(log_dir).stall_until(self._clock.monotonic_ms() + duration_ms)
 
-    def _begin_incarnation(self) -> None:
-        self._state.begin_incarnation(sum(len(node.content) for node in self._image.files()))
-        self._threads.clear()
-        self._child = None
+    def end_stall(self, log_dir: str) -> None:
+        """The disk is itself again, for all that comes from now on."""
+        self._thread(log_dir).end_stall(self._clock.monotonic_ms())
 
     def _thread(self, log_dir: str) -> SimulatedExecutor:
         log_dir = posixpath.normpath(log_dir)
@@ -320,14 +233,6 @@ class SimulatedDisk:
         except StorageFailure:
             return  # The failure that brought us here is the one to report.
 
-    def _find(self, path: str) -> Node | None:
-        node: Node | None = self._image.root
-        for name in _parts(path):
-            if not isinstance(node, DirectoryNode):
-                return None
-            node = node.entries.get(name)
-        return node
-
     def _present(self, operation: str, path: str) -> Node:
         node = self._find(path)
         if node is None:
@@ -341,25 +246,21 @@ class SimulatedDisk:
         return node
 
     def _place(self, operation: str, path: str) -> Name:
-        parts = _parts(path)
-        if not parts:
+        names = parts(path)
+        if not names:
             raise StorageFailure(operation, path, "Device or resource busy")
-        parent = self._find("/".join(parts[:-1]))
+        parent = self._find("/".join(names[:-1]))
         if parent is None:
             raise FileMissing(operation, path, "No such file or directory")
         if isinstance(parent, FileNode):
             raise StorageFailure(operation, path, "Not a directory")
-        return Name(parent, parts[-1])
+        return Name(parent, names[-1])
 
     def _place_for(self, operation: str, path: str) -> Name:
         place = self._place(operation, path)
         if self._state.room_bytes == 0:
-            raise DiskFull(operation, path, "No space left on device")
+            self._state.refuse(operation, path)
         return place
-
-
-def _parts(path: str) -> list[str]:
-    return [part for part in posixpath.normpath(path).split("/") if part not in ("", ".")]
 
 
 def _check_replaceable(source: str, node: Node, replaced: Node | None) -> None:

@@ -29,6 +29,10 @@ class SimulatedExecutor(Executor):
         """Work handed over from now on is not begun before `until_ms`."""
         self._busy_until_ms = [max(busy_ms, until_ms) for busy_ms in self._busy_until_ms]
 
+    def end_stall(self, now_ms: float) -> None:
+        """Work handed over from now on is begun at once; what waits already waits on."""
+        self._busy_until_ms = [min(busy_ms, now_ms) for busy_ms in self._busy_until_ms]
+
     def submit(self, fn: Callable[A, R], /, *args: A.args, **kwargs: A.kwargs) -> Future[R]:
         """Run it now."""
         future: Future[R] = Future()

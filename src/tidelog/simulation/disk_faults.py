@@ -31,13 +31,16 @@ class Operation:
 OperationHook: TypeAlias = Callable[[Operation], None]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Rule:
+@dataclass(slots=True, eq=False, kw_only=True)
+class FailureRule:
+    """Operations that fail; `injected` says how often one did."""
+
     operation: str
     path: str
     skip: int
     times: int | None
     reason: str
+    injected: int = 0
 
 
 class DiskFaults:
@@ -45,7 +48,7 @@ class DiskFaults:
 
     def __init__(self) -> None:
         self.injected = 0
-        self._rules: list[_Rule] = []
+        self._rules: list[FailureRule] = []
         self._read_only: list[str] = []
 
     def fail(
@@ -56,12 +59,19 @@ class DiskFaults:
         skip: int = 0,
         times: int | None = 1,
         reason: str = "Input/output error",
-    ) -> None:
+    ) -> FailureRule:
         """Let operations fail whose name and path match (shell patterns): after `skip` matches, `times` times (None: until healed).
 
         Operations: create, open, stat, read, list, write, truncate, fsync, mkdir, rename, unlink, rmdir, fsync_dir, utime, lock.
         """
-        self._rules.append(_Rule(operation=operation, path=path, skip=skip, times=times, reason=reason))
+        rule = FailureRule(operation=operation, path=path, skip=skip, times=times, reason=reason)
+        self._rules.append(rule)
+        return rule
+
+    def withdraw(self, rule: FailureRule) -> None:
+        """This rule holds no more; one that was withdrawn or healed already is left alone."""
+        if rule in self._rules:
+            self._rules.remove(rule)
 
     def make_read_only(self, directory: str) -> None:
         """Every change at or below `directory` fails from now on, also through files that are open; reads go on."""
@@ -78,11 +88,12 @@ class DiskFaults:
             return
         for rule in self._rules:
             if fnmatchcase(operation, rule.operation) and fnmatchcase(path, rule.path) and self._is_due(rule):
+                rule.injected += 1
                 self._inject(operation, path, rule.reason)
         if operation in MUTATIONS and any(path == each or path.startswith(f"{each}/") for each in self._read_only):
             self._inject(operation, path, "Read-only file system")
 
-    def _is_due(self, rule: _Rule) -> bool:
+    def _is_due(self, rule: FailureRule) -> bool:
         if rule.skip > 0:
             rule.skip -= 1
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from tidelog.runtime.clock import Clock
 from tidelog.runtime.disk import Buffer, DiskFull, StorageFailure
@@ -19,6 +20,7 @@ class DiskState:
         self.operation_count = 0
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
+        self.refused_count = 0
         self.files: dict[SimulatedFile, None] = {}
         self.locks: dict[str, SimulatedLock] = {}
         self.hooks: list[OperationHook] = []
@@ -43,6 +45,11 @@ class DiskState:
         self.operation_count += 1
         for hook in self.hooks:
             hook(Operation(number=self.operation_count, name=operation, path=path))
+
+    def refuse(self, operation: str, path: str) -> NoReturn:
+        """There is no room."""
+        self.refused_count += 1
+        raise DiskFull(operation, path, "No space left on device")
 
     def change(self, node: FileNode, change: Write | Truncate) -> None:
         """Write or truncate, with the space and the time kept."""
@@ -108,7 +115,7 @@ class SimulatedFile:
                 self._state.change(self._node, Write(position, data[:room]))
             self._state.end("write", self._path)
             if len(data) > room:
-                raise DiskFull("write", self._path, "No space left on device")
+                self._state.refuse("write", self._path)
 
     def truncate(self, size: int) -> None:
         """Cut, or extend with zeros, to `size`."""

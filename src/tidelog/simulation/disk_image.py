@@ -52,19 +52,34 @@ Survivors: TypeAlias = Callable[[list[Change]], list[Change]]
 class FileNode:
     """A file's contents as readers see them, as the platter has them, and what lies between."""
 
-    __slots__ = ("content", "durable", "has_name", "mtime_ms", "pending")
+    __slots__ = ("content", "durable", "has_name", "mtime_ms", "pending", "rot")
 
     def __init__(self, mtime_ms: int) -> None:
         self.content = bytearray()
         self.durable = bytearray()
         self.pending: list[Change] = []
+        self.rot: list[int] = []  # where a fault has changed bytes that nobody has replaced since
         self.mtime_ms = mtime_ms
         self.has_name = True  # Without one it takes no space that anybody counts.
+
+    @property
+    def is_rotten(self) -> bool:
+        """Whether a fault has changed bytes that are still there."""
+        return bool(self.rot)
 
     def change(self, change: Change) -> None:
         """Write or truncate, in memory only."""
         _apply(self.content, change)
         self.pending.append(change)
+        if self.rot and isinstance(change, Truncate):
+            self.rot = [position for position in self.rot if position < change.size]
+
+    def flip_bit(self, position: int, bit: int) -> None:
+        """Rot, on the platter and for every reader."""
+        self.content[position] ^= 1 << bit
+        if position < len(self.durable):
+            self.durable[position] ^= 1 << bit
+        self.rot.append(position)
 
     def fsync(self) -> None:
         """Everything changed so far reaches the platter, except what an earlier failed fsync dropped."""
@@ -171,16 +186,21 @@ class DiskImage:
         )
 
     def files(self) -> list[FileNode]:
-        """Every file that has a name, in name order."""
-        found: list[FileNode] = []
-        waiting: list[DirectoryNode] = [self.root]
+        """Every file that has a name."""
+        return [node for _, node in self.paths()]
+
+    def paths(self) -> list[tuple[str, FileNode]]:
+        """Every file that has a name, with it, in the order of the names."""
+        found: list[tuple[str, FileNode]] = []
+        waiting: list[tuple[str, DirectoryNode]] = [("", self.root)]
         while waiting:
-            for _, node in sorted(waiting.pop().entries.items(), key=lambda entry: entry[0]):
+            above, directory = waiting.pop()
+            for name, node in directory.entries.items():
                 if isinstance(node, FileNode):
-                    found.append(node)
+                    found.append((f"{above}/{name}", node))
                 else:
-                    waiting.append(node)
-        return found
+                    waiting.append((f"{above}/{name}", node))
+        return sorted(found, key=lambda entry: entry[0])
 
     def _restart(self, kept: list[NameChange], survivors: Survivors) -> None:
         for change in kept:

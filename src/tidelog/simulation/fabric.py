@@ -13,6 +13,8 @@ from typing import Final
 from tidelog.runtime.network import Address, NetworkFailure
 from tidelog.simulation.links import Host, Link, NetworkFaults
 from tidelog.simulation.loop import Process, SimulatedLoop
+from tidelog.simulation.message_counts import MessageCounts
+from tidelog.simulation.messages import Messages
 from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.simulation.trace import Trace
 from tidelog.simulation.transport import Segment, Signal, SimulatedTransport
@@ -31,8 +33,11 @@ class Fabric(NetworkFaults):
         super().__init__(loop, randomness)
         self.delivered_bytes = 0
         self.held_count = 0
+        self.messages: Messages | None = None  # Somebody wants to see, count and stop single messages.
         self._trace = trace
         self._last_arrival: dict[SimulatedTransport, float] = {}
+        self.counts = MessageCounts()
+        self._context = loop.world.context  # of the wire, which no node's death or pause touches
 
     @property
     def faults(self) -> NetworkFaults:
@@ -53,6 +58,7 @@ class Fabric(NetworkFaults):
         host.is_up = False
         for transport in list(host.transports):
             transport.lose_power()
+            self._drop_messages(transport)
             host.silenced.append(transport)
 
     def power_back(self, host: Host) -> None:
@@ -86,6 +92,7 @@ class Fabric(NetworkFaults):
             self, server, listener.process, names={"sockname": server_name, "peername": client_name}
         )
         near.peer, far.peer = far, near
+        near.is_client = True
         client.transports[near] = None
         server.transports[far] = None
         return near, far
@@ -103,21 +110,42 @@ class Fabric(NetworkFaults):
         await asyncio.sleep(self._randomness.between(*link.latency_ms) / 1000)
 
     def transmit(self, sender: SimulatedTransport, segment: Segment) -> None:
-        """Put a segment on the wire behind everything this end sent before."""
+        """Put a segment on the wire behind everything this end sent before, unless somebody stops it first."""
+        if self.messages is not None:
+            self.messages.take(sender, segment)
+        else:
+            self.carry(sender, segment)
+
+    def watch_messages(self) -> Messages:
+        """From now on every message is seen on its own."""
+        if self.messages is None:
+            self.messages = Messages(self.carry)
+        return self.messages
+
+    def carry(self, sender: SimulatedTransport, segment: Segment) -> None:
+        """Put a segment on the wire."""
         link = self.link(sender.host.name, sender.peer.host.name)
         if isinstance(segment, bytes) and link.reset_chance and self._randomness.fraction() < link.reset_chance:
             self._reset(sender)
             return
+        now_ms = self.loop.time_ms()
         for piece in self._split(segment):
-            size = len(piece) if isinstance(piece, bytes) else 0
-            now_ms = self.loop.time() * 1000
-            pace_ms = size / link.bytes_per_ms if link.bytes_per_ms else 0.0
-            link.free_at_ms = max(link.free_at_ms, now_ms) + pace_ms
-            arrival_ms = link.free_at_ms + self._randomness.between(*link.latency_ms)
+            link.free_at_ms = max(link.free_at_ms, now_ms)
+            if link.bytes_per_ms and isinstance(piece, bytes):
+                link.free_at_ms += len(piece) / link.bytes_per_ms
+            arrival_ms = link.free_at_ms + link.travel_ms(self._randomness)
             arrival_ms = max(arrival_ms, self._last_arrival.get(sender, 0.0))
             self._last_arrival[sender] = arrival_ms
             sender.wire.append(piece)
-            self._later(arrival_ms - now_ms, partial(self._arrive, sender, link))
+            self.loop.call_at(
+                self.loop.time() + (arrival_ms - now_ms) / 1000, self._arrive, sender, link, context=self._context
+            )
+        self.counts.count(sender.host, segment)
+
+    def forget_undelivered(self, sender: SimulatedTransport) -> None:
+        """Its kernel repeats nothing any more: what a cut link has kept from arriving never does."""
+        if self.link(sender.host.name, sender.peer.host.name).is_cut:
+            sender.wire.clear()
 
     def acknowledge(self, receiver: SimulatedTransport, size: int) -> None:
         """Tell the sender that its bytes were taken, if the way back is open."""
@@ -146,6 +174,16 @@ class Fabric(NetworkFaults):
         if not sender.wire:
             self._last_arrival.pop(sender, None)
         receiver.receive(segment)
+        self.counts.count(receiver.host, segment)
+
+    def _reset(self, transport: SimulatedTransport) -> None:
+        for end in (transport, transport.peer):
+            self._drop_messages(end)
+        super()._reset(transport)
+
+    def _drop_messages(self, transport: SimulatedTransport) -> None:
+        if self.messages is not None:
+            self.messages.forget(transport)
 
     def _split(self, segment: Segment) -> list[Segment]:
         if not isinstance(segment, bytes) or len(segment) < 2 or self._randomness.fraction() >= _SPLIT_CHANCE:

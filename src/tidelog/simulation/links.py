@@ -12,8 +12,10 @@ from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.simulation.transport import Signal, SimulatedTransport
 
 _LOOPBACK_LATENCY_MS: Final = (0.01, 0.05)
-_LATENCY_MS: Final = (0.1, 1.0)
+LATENCY_MS: Final = (0.1, 1.0)
 _RETRANSMIT_MS: Final = (10.0, 400.0)
+_RESEND_AFTER_MS: Final = 200.0  # Linux waits no shorter
+_RESENDS_MAX: Final = 5
 _FIRST_PORT: Final = 32_768
 
 
@@ -21,12 +23,25 @@ _FIRST_PORT: Final = 32_768
 class Link:
     """The way from one host to another; the way back is another link."""
 
-    latency_ms: tuple[float, float] = _LATENCY_MS
+    latency_ms: tuple[float, float] = LATENCY_MS
     bytes_per_ms: float | None = None
     reset_chance: float = 0.0
+    loss_chance: float = 0.0
     is_cut: bool = False
     free_at_ms: float = 0.0
     held: list[Callable[[], None]] = field(default_factory=list)
+
+    def travel_ms(self, randomness: SimulatedRandomness) -> float:
+        """How long one chunk is under way; one that is lost is sent again after a timeout that doubles each time, as TCP does."""
+        travel_ms = randomness.between(*self.latency_ms)
+        if self.loss_chance:
+            timeout_ms = _RESEND_AFTER_MS
+            for _ in range(_RESENDS_MAX):
+                if randomness.fraction() >= self.loss_chance:
+                    break
+                travel_ms += timeout_ms
+                timeout_ms *= 2
+        return travel_ms
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,12 +88,18 @@ class NetworkFaults:
             self._hosts[name] = Host(name)
         return self._hosts[name]
 
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Every machine there is by now, in the order in which they came."""
+        return tuple(self._hosts)
+
     def link(self, source: str, target: str) -> Link:
         """The way from one host to another, to be read or made worse."""
         key = (source, target)
-        if key not in self._links:
-            self._links[key] = Link(_LOOPBACK_LATENCY_MS) if source == target else Link()
-        return self._links[key]
+        link = self._links.get(key)
+        if link is None:
+            link = self._links[key] = Link(_LOOPBACK_LATENCY_MS) if source == target else Link()
+        return link
 
     def cut(self, source: str, target: str) -> None:
         """Nothing passes from `source` to `target`; the other way is left alone."""
@@ -108,9 +129,10 @@ class NetworkFaults:
     def heal(self) -> None:
         """All links as new."""
         for (source, target), link in list(self._links.items()):
-            link.reset_chance = 0.0
+            link.reset_chance = link.loss_chance = 0.0
             link.bytes_per_ms = None
-            link.latency_ms = _LOOPBACK_LATENCY_MS if source == target else _LATENCY_MS
+            link.free_at_ms = 0.0
+            link.latency_ms = _LOOPBACK_LATENCY_MS if source == target else LATENCY_MS
             self.mend(source, target)
 
     def slow(

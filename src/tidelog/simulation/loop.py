@@ -5,7 +5,7 @@ Everything that asyncio promises inside one process holds (callbacks are first i
 Each callback belongs to the process in whose context it was scheduled. A killed process runs nothing any more, not even a `finally`,
 so its coroutines are held until the loop is closed; a paused one keeps its callbacks until it is resumed.
 
-This file touches private names of asyncio (Python 3.11 to 3.13): `_run_once`, `_call_soon`, `Handle._run`, `Handle._cancelled`,
+This file touches private names of asyncio (Python 3.11 to 3.13): `_run_once`, `_stopping`, `_check_closed`, `Handle._run`, `Handle._cancelled`,
 `Handle._context`, `TimerHandle._scheduled`, `Task._log_destroy_pending`, `Task._log_traceback`, `_asyncgen_finalizer_hook`. No other file does.
 """
 
@@ -24,7 +24,9 @@ from contextvars import Context, ContextVar
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 
 from tidelog.simulation.disk_executor import SimulatedExecutor
+from tidelog.simulation.failures import Deadlock, Forbidden, Livelock, SimulationFailed
 from tidelog.simulation.randomness import SimulatedRandomness
+from tidelog.simulation.virtual_time import VirtualTime
 
 CALLBACKS_PER_INSTANT_MAX: Final = 200_000
 _CANCELLED_TIMERS_KEPT_MAX: Final = 1_000
@@ -35,22 +37,6 @@ Ts = TypeVarTuple("Ts")
 _Work: TypeAlias = Coroutine[Any, Any, T] | Generator[Any, None, T]
 
 
-class SimulationFailed(Exception):
-    """The run met something no run may meet; the message tells what, the cause where."""
-
-
-class Livelock(SimulationFailed):
-    """Callbacks keep waking each other while no time passes."""
-
-
-class Deadlock(SimulationFailed):
-    """Somebody waits, and nothing will ever happen."""
-
-
-class Forbidden(SimulationFailed):
-    """The code under simulation reached for the real world."""
-
-
 class Process:
     """One life of one node: what it scheduled, and whether it still runs. Schedule in its `context` to act as it."""
 
@@ -59,6 +45,8 @@ class Process:
         self.incarnation = incarnation
         self.is_alive = True
         self.is_paused = False
+        self.is_runnable = False  # among those that the loop chooses from
+        self.task_count = 0  # that are not done
         self.ready: deque[asyncio.Handle] = deque()
         self.buried: list[object] = []
         self.context = contextvars.copy_context()
@@ -86,7 +74,7 @@ class OwnedTask(asyncio.Task[T]):
     owner: Process
 
 
-class SimulatedLoop(asyncio.BaseEventLoop):
+class SimulatedLoop(VirtualTime, asyncio.BaseEventLoop):
     """One loop for all processes of a world. Time starts at zero and passes only when nobody has anything to do."""
 
     def __init__(self, randomness: SimulatedRandomness | None = None) -> None:
@@ -96,9 +84,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.world.context = contextvars.copy_context()
         self.failures: list[SimulationFailed] = []
         self._randomness = randomness or SimulatedRandomness("sched")
-        self._now = 0.0
         self._thread = threading.get_ident()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self.timers: list[tuple[float, int, asyncio.TimerHandle]] = []  # a heap, with some that were cancelled
         self._timer_count = 0
         self._cancelled_timer_count = 0
         self._task_count = 0
@@ -142,10 +129,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     # The loop.
 
-    def time(self) -> float:
-        """Virtual seconds since the start."""
-        return self._now
-
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
@@ -155,7 +138,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if self._is_burying:
             return timer
         self._timer_count += 1
-        heapq.heappush(self._timers, (when, self._timer_count, timer))
+        heapq.heappush(self.timers, (when, self._timer_count, timer))
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
 
@@ -179,6 +162,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             coro.close()
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         else:
+            task.owner.task_count += 1
             task.add_done_callback(self._note_done)
         return task
 
@@ -217,44 +201,52 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 _bury(task)
         finally:
             asyncio._set_running_loop(None)
-        self._timers.clear()
+        self.timers.clear()
         super().close()
 
-    def _call_soon(
-        self, callback: Callable[..., object], args: tuple[object, ...], context: Context | None
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
+        """Behind everything that the process of the context has to do already."""
+        self._check_closed()  # type: ignore[attr-defined]
         handle = asyncio.Handle(callback, args, self, context)
         if not self._is_burying:
             self._enqueue(handle)
         return handle
 
     def _enqueue(self, handle: asyncio.Handle) -> None:
-        process = _owner(handle._context) or self.world  # type: ignore[attr-defined]
+        process: Process = handle._context.get(_current_process) or self.world  # type: ignore[attr-defined]
         if not process.is_alive:
             process.buried.append(handle)
             return
         process.ready.append(handle)
-        if len(process.ready) == 1:
+        if not process.is_runnable:
             self._set_runnable(process)
 
     def _set_runnable(self, process: Process) -> None:
         is_runnable = bool(process.ready) and process.is_alive and not process.is_paused
-        if is_runnable and process not in self._runnable:
+        if is_runnable and not process.is_runnable:
             self._runnable.append(process)
-        elif not is_runnable and process in self._runnable:
+        elif not is_runnable and process.is_runnable:
             self._runnable.remove(process)
+        process.is_runnable = is_runnable
 
     def _run_once(self) -> None:
-        if not self._runnable:
-            self._let_time_pass()
-        if self._runnable:
-            choice = self._randomness.below(len(self._runnable)) if len(self._runnable) > 1 else 0
-            process = self._runnable[choice]
-            handle = process.ready.popleft()
-            if not process.ready:
-                self._set_runnable(process)
-            if not handle._cancelled:
-                self._run_handle(process, handle)
+        """Run callbacks, one after the other, until somebody stops the loop."""
+        runnable = self._runnable
+        while True:
+            if not runnable:
+                self._let_time_pass()
+            if runnable:
+                process = runnable[self._randomness.below(len(runnable))] if len(runnable) > 1 else runnable[0]
+                handle = process.ready.popleft()
+                if not process.ready:
+                    runnable.remove(process)
+                    process.is_runnable = False
+                if not handle._cancelled:
+                    self._run_handle(process, handle)
+            if self._stopping:  # type: ignore[attr-defined]
+                return
 
     def _run_handle(self, process: Process, handle: asyncio.Handle) -> None:
         self.callback_count += 1
@@ -264,22 +256,24 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 f"{CALLBACKS_PER_INSTANT_MAX} callbacks at {self._now:.6f} s, the last one of {process}: {handle!r}"
             )
         handle._run()
-        self._raise_failure()
+        if self.failures:
+            raise self.failures[0]
 
     def _let_time_pass(self) -> None:
-        while self._timers and self._timers[0][2]._cancelled:
+        timers = self.timers
+        while timers and timers[0][2]._cancelled:
             self._pop_timer()
-        if not self._timers:
+        if not timers:
             raise Deadlock(f"nothing is ready and no timer is set at {self._now:.6f} s")
-        self._now = max(self._now, self._timers[0][0])
+        now = self._now = max(self._now, timers[0][0])
         self._callbacks_this_instant = 0
-        while self._timers and self._timers[0][0] <= self._now:
+        while timers and timers[0][0] <= now:
             timer = self._pop_timer()
             if not timer._cancelled:
                 self._enqueue(timer)
 
     def _pop_timer(self) -> asyncio.TimerHandle:
-        timer = heapq.heappop(self._timers)[2]
+        timer = heapq.heappop(self.timers)[2]
         timer._scheduled = False  # type: ignore[attr-defined]
         if timer._cancelled:
             self._cancelled_timer_count -= 1
@@ -288,12 +282,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         if handle._scheduled:  # type: ignore[attr-defined]
             self._cancelled_timer_count += 1
-        if self._cancelled_timer_count > max(_CANCELLED_TIMERS_KEPT_MAX, len(self._timers) // 2):
-            self._timers = [entry for entry in self._timers if not entry[2]._cancelled]
-            heapq.heapify(self._timers)
+        if self._cancelled_timer_count > max(_CANCELLED_TIMERS_KEPT_MAX, len(self.timers) // 2):
+            self.timers = [entry for entry in self.timers if not entry[2]._cancelled]
+            heapq.heapify(self.timers)
             self._cancelled_timer_count = 0
 
     def _note_done(self, task: asyncio.Future[Any]) -> None:
+        if isinstance(task, OwnedTask):
+            task.owner.task_count -= 1
         if _is_unheard(task):
             self._unheard.append(weakref.ref(task))
 
@@ -337,6 +333,8 @@ def _note_failure(loop: asyncio.AbstractEventLoop, details: dict[str, object]) -
     if not isinstance(loop, SimulatedLoop) or loop._is_burying:
         return
     owner = getattr(details.get("future") or details.get("task"), "owner", None) or current_process()
+    if owner is None and isinstance(handle := details.get("handle"), asyncio.Handle):
+        owner = _owner(handle._context)  # type: ignore[attr-defined]
     if isinstance(owner, Process) and not owner.is_alive:
         return
     loop.fail(

@@ -21,6 +21,7 @@ from tidelog.registry.memory import MemoryTree
 from tidelog.registry.protocol import Node, Operation, Outcome, SessionId, Watch
 from tidelog.registry.tree import check_path
 from tidelog.runtime import Randomness
+from tidelog.simulation.registry_reach import RegistryReach
 from tidelog.simulation.registry_session import (
     SESSION_TIMEOUT_MS,
     RegistryTiming,
@@ -33,7 +34,7 @@ T = TypeVar("T")
 _BEATS_PER_TIMEOUT: Final = 4
 
 
-class SimulatedRegistryStore:
+class SimulatedRegistryStore(RegistryReach):
     """What outlives the nodes: the tree and the sessions. Its methods that are no coroutines are the faults to inject."""
 
     def __init__(
@@ -44,48 +45,17 @@ class SimulatedRegistryStore:
         session_timeout_ms: float = SESSION_TIMEOUT_MS,
         timing: RegistryTiming | None = None,
     ) -> None:
+        super().__init__()
         self.tree = MemoryTree(self._on_touched)
         self.timing = timing or RegistryTiming(latency_ms_max=latency_ms_max, session_timeout_ms=session_timeout_ms)
         self._randomness = randomness
         self._context = copy_context()  # the world's own: no node's death or pause touches what is scheduled in it
         self._sessions: dict[SessionId, SimulatedSession] = {}
         self._orphans: list[SessionId] = []
-        self._cut: set[str] = set()
         self._held_back: list[tuple[SimulatedSession, Callable[[], None]]] = []  # until their owners can be reached
-        self._is_available = True
-        self._writes_until_cut: int | None = None
-        self._is_last_write_done = False
+        self.on_touched: Callable[[Sequence[str]], None] | None = None  # an onlooker, told of every write as it happens
 
     # Faults.
-
-    @property
-    def is_available(self) -> bool:
-        """A fault turns this off: every call then raises RegistryUnavailable, no watch is told, no session expires."""
-        return self._is_available
-
-    @is_available.setter
-    def is_available(self, is_available: bool) -> None:
-        self._is_available = is_available
-        self._let_through()
-
-    def cut_after_writes(self, count: int, *, next_write_happens: bool = False) -> None:
-        """A fault to come: after `count` more writes the registry is gone. The next one may still happen, unanswered."""
-        self._writes_until_cut = count
-        self._is_last_write_done = next_write_happens
-
-    def cut(self, node_name: str) -> None:
-        """The handles of one node cannot reach the registry; if that lasts, their sessions expire."""
-        self._cut.add(node_name)
-
-    def heal(self, node_name: str | None = None) -> None:
-        """The registry can be reached again: by that node, or by all."""
-        if node_name is None:
-            self._cut.clear()
-            self._writes_until_cut = None
-            self.is_available = True
-        else:
-            self._cut.discard(node_name)
-            self._let_through()
 
     def expire(self, session_id: SessionId) -> None:
         """End a session against its owner's will; one that is over already is left alone."""
@@ -94,14 +64,12 @@ class SimulatedRegistryStore:
         if session is not None:
             self._tell(session, session.end)
 
-    def expire_node(self, node_name: str) -> None:
-        """End every session of a node against its will."""
-        for session in [session for session in self._sessions.values() if session.node_name == node_name]:
+    def expire_node(self, node_name: str) -> int:
+        """End every session of a node against its will; how many there were."""
+        sessions = [session for session in self._sessions.values() if session.node_name == node_name]
+        for session in sessions:
             self.expire(session.id)
-
-    def _is_reachable(self, node_name: str) -> bool:
-        """Whether a node's calls arrive."""
-        return self._is_available and node_name not in self._cut
+        return len(sessions)
 
     # For the handles.
 
@@ -158,12 +126,12 @@ class SimulatedRegistryStore:
     async def write(self, operations: Sequence[Operation], session: SimulatedSession) -> list[Outcome]:
         """A round trip with a multi at its far end."""
         await self.travel(session.node_name)
-        if self._writes_until_cut == 0:
-            if self._is_last_write_done:
+        cut = self._cut_to_come
+        if cut is not None and cut.comes_with_this_write():
+            if cut.is_last_write_done:
                 self.tree.multi(operations, session_id=session.id)
+            self._cut_to_come = None
             self.is_available = False
-        elif self._writes_until_cut is not None:
-            self._writes_until_cut -= 1
         outcomes = self.tree.multi(operations, session_id=session.id) if self.is_available else []
         await self.travel(session.node_name)
         return outcomes
@@ -214,6 +182,8 @@ class SimulatedRegistryStore:
         return session
 
     def _on_touched(self, paths: Sequence[str]) -> None:
+        if self.on_touched is not None:
+            self.on_touched(paths)
         for session in self._sessions.values():
             for watch in [watch for path in paths for watch in session.watches.get(path, ())]:
                 if not watch.is_on_its_way and not watch.is_cancelled:
@@ -226,7 +196,7 @@ class SimulatedRegistryStore:
             session.loop.call_later(delay_s, self._arrive, session, word, context=session.context)
 
     def _arrive(self, session: SimulatedSession, word: Callable[[], None]) -> None:
-        if self._is_reachable(session.node_name):
+        if self._is_reachable(session.node_name) and not self._is_deaf(session.node_name):
             word()
         else:
             self._held_back.append((session, word))

@@ -25,6 +25,28 @@ class RegistryTiming:
     kill_detection_ms: float = KILL_DETECTION_MS
 
 
+@dataclass(slots=True, kw_only=True)
+class CutToCome:
+    """A fault that waits for so many writes; it can be taken back until then."""
+
+    writes_left: int
+    is_last_write_done: bool
+    has_come: bool = False
+    is_cancelled: bool = False
+
+    def comes_with_this_write(self) -> bool:
+        """Count one more write."""
+        if self.is_cancelled:
+            return False
+        self.has_come = self.writes_left <= 0  # below, if the last write was refused: then the next one is the last
+        self.writes_left -= 1
+        return self.has_come
+
+    def cancel(self) -> None:
+        """Take it back, if it has not come to that."""
+        self.is_cancelled = True
+
+
 class SimulatedWatch:
     """An interest in a node; changes that come while a word is on its way are told with it."""
 

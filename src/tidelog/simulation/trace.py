@@ -11,14 +11,14 @@ from typing import Final
 from tidelog.runtime.logs import FIELDS_ATTRIBUTE, render
 from tidelog.simulation.loop import current_process
 
-_LINES_MAX: Final = 100_000
+LINES_MAX: Final = 100_000
 
 
 class Trace:
     """Lines with virtual time and node. Keeps the last ones; the digest covers all."""
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
-        self.lines: deque[str] = deque(maxlen=_LINES_MAX)
+        self.lines: deque[str] = deque(maxlen=LINES_MAX)
         self._now_ms = now_ms
         self._hash = hashlib.sha256()
 
@@ -37,7 +37,7 @@ class Trace:
         """The fingerprint of everything so far."""
         return self._hash.copy().hexdigest()
 
-    def text(self, *, last: int = _LINES_MAX) -> str:
+    def text(self, *, last: int = LINES_MAX) -> str:
         """The last lines, as a report shows them."""
         return "\n".join(list(self.lines)[-last:])
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import enum
 import errno
+import socket
+import struct
 from collections import deque
 from collections.abc import Iterable
 from contextvars import Context
@@ -37,15 +39,31 @@ class Signal(enum.Enum):
 Segment: TypeAlias = bytes | Signal
 
 
+class _Socket:
+    """What a program may do to the socket below a transport: have the kernel forget what it has not delivered when it is closed."""
+
+    def __init__(self) -> None:
+        self.is_reset_on_close = False
+
+    def setsockopt(self, level: int, option: int, value: bytes | int) -> None:
+        """Heeds SO_LINGER with a time of zero, as the kernel does."""
+        del level
+        if option == socket.SO_LINGER and isinstance(value, bytes):
+            is_on, seconds = struct.unpack("ii", value)
+            self.is_reset_on_close = bool(is_on) and seconds == 0
+
+
 class SimulatedTransport(asyncio.Transport):
     """A connected stream, owned by `process` on `host`."""
 
     peer: SimulatedTransport
 
     def __init__(self, fabric: Fabric, host: Host, process: Process, *, names: dict[str, tuple[str, int]]) -> None:
-        super().__init__(dict(names))
+        self._socket = _Socket()
+        super().__init__({**names, "socket": self._socket})
         self.host = host
         self.process = process
+        self.is_client = False  # It asked for the connection; the other end accepted.
         self.is_gone = False  # The kernel knows this connection no more.
         self.in_flight = 0
         self.wire: deque[Segment] = deque()
@@ -291,7 +309,9 @@ class SimulatedTransport(asyncio.Transport):
         self._fabric.forget(self)
         has_unread = any(isinstance(segment, bytes) for segment in self._inbox)
         if not silently:
-            if has_unread:
+            if self._socket.is_reset_on_close:
+                self._fabric.forget_undelivered(self)
+            if has_unread or self._socket.is_reset_on_close:
                 self._fabric.transmit(self, Signal.RESET)
             elif not self._has_sent_fin:
                 self._has_sent_fin = True

@@ -36,10 +36,11 @@ class Node:
 
     def __init__(self, world: World, name: str) -> None:
         self.name = name
-        self.clock = SimulatedClock(lambda: world.loop.time() * 1000)
+        self.clock = SimulatedClock(world.loop.time_ms)
         self.disk = SimulatedDisk(self.clock, world.randomness.stream(f"disk/{name}"))
         self.host = world.fabric.host(name)
         self.incarnation = 0
+        self.excuse: Callable[[BaseException], bool] = lambda _: False  # whether its main had to end with this error
         self._world = world
         self._main: Main | None = None
         self._lost_power = False
@@ -56,7 +57,7 @@ class Node:
         return self.process.is_alive
 
     def start(self, main: Main) -> OwnedTask[object]:
-        """Run `main` as this node. When it returns, the process ends; if it raises, the run fails."""
+        """Run `main` as this node. When it returns, the process ends; if it raises, the run fails, unless `excuse` knows why."""
         self._main = main
         return self._start(main)
 
@@ -71,6 +72,12 @@ class Node:
     def power_cut(self) -> None:
         """The machine is off: unflushed bytes are lost or torn by the seed, peers hear nothing."""
         self._end("power cut", lost_power=True)
+
+    def lose_power(self) -> None:
+        """The machine goes dark after its process is gone: what that left in the page cache is lost or torn, too."""
+        invariant(not self.is_running, f"{self.name} is not running")
+        self._lost_power = True
+        self._world.fabric.power_lost(self.host, self.process)
 
     def pause(self) -> None:
         """SIGSTOP."""
@@ -119,8 +126,9 @@ class Node:
         if not process.is_alive:  # Killed in its last callback: whatever it raised then, nobody hears.
             return
         self._end("ended", lost_power=False)
-        if not task.cancelled() and task.exception() is not None:
-            self._world.loop.fail(process, "the main of the node raised", task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self.excuse(error):
+            self._world.loop.fail(process, "the main of the node raised", error)
 
     def _end(self, how: str, *, lost_power: bool) -> None:
         invariant(self.is_running, f"{self.name} is running")
@@ -142,7 +150,7 @@ class World:
         self.randomness = SimulatedRandomness(f"world/{seed}")
         self.faults = self.randomness.stream("fault")
         self.loop = SimulatedLoop(self.randomness.stream("sched"))
-        self.trace = Trace(lambda: self.loop.time() * 1000)
+        self.trace = Trace(self.loop.time_ms)
         self.fabric = Fabric(self.loop, self.randomness.stream("net"), self.trace)
         self._nodes: dict[str, Node] = {}
         self._handler = TraceHandler(self.trace)

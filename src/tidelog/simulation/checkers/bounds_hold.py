@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
+from tidelog.simulation.checkers.changes import Changes
 from tidelog.simulation.observer import Snapshot
 
 
@@ -13,12 +13,15 @@ class BoundsHold:
 
     name = "I4 bounds hold"
 
+    def __init__(self) -> None:
+        self._changes = Changes()
+
     def look(self, snapshot: Snapshot) -> Iterator[str]:
         """Replicas whose offsets are out of order."""
-        for view in chain.from_iterable(snapshot.replicas.values()):
-            offsets = (view.log_start_offset, view.last_stable_offset, view.high_watermark, view.log_end_offset)
-            if list(offsets) != sorted(offsets):
-                yield (
-                    f"{view.topic_partition} on broker {view.broker_id}: log start {offsets[0]}, last stable {offsets[1]}, "
-                    f"high watermark {offsets[2]}, log end {offsets[3]}"
-                )
+        for topic_partition in self._changes.since_last(snapshot):
+            for view in snapshot.replicas.get(topic_partition, ()):
+                if not view.log_start_offset <= view.last_stable_offset <= view.high_watermark <= view.log_end_offset:
+                    yield (
+                        f"{topic_partition} on broker {view.broker_id}: log start {view.log_start_offset}, last stable "
+                        f"{view.last_stable_offset}, high watermark {view.high_watermark}, log end {view.log_end_offset}"
+                    )
