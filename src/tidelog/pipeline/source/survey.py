@@ -1,0 +1,180 @@
+"""What there is to read: which partitions a subscription means, and where their logs begin and end.
+
+Every question has a bound (default.api.timeout.ms in all), and an error says who did not answer it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from tidelog.client import Admin, BrokersUnreachable, ClientError, Cluster, FoundOffset, TopicMetadata
+from tidelog.client.offsets import EARLIEST, LATEST, OffsetLookup
+from tidelog.model import ErrorCode, TimestampMs, TopicPartition
+from tidelog.pipeline.options import OptionRefused
+from tidelog.pipeline.source.errors import BrokersSilent, TopicMissing
+from tidelog.pipeline.source.offsets import Positions
+from tidelog.pipeline.source.options import ByName, ByPartition, ByPattern, SourceOptions
+from tidelog.runtime import Runtime
+
+APPEARANCE_MS: Final = 3_000.0
+"""A broker may not have heard yet of a topic that was just made; who is unknown for longer is not there."""
+
+_NAMED_MAX: Final = 5
+
+
+class Survey:
+    """Asks the cluster on behalf of one query."""
+
+    def __init__(self, cluster: Cluster, options: SourceOptions, runtime: Runtime) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._config = options.client
+        self._runtime = runtime
+        self._admin = Admin(cluster, options.client, runtime)
+        self._lookup = OffsetLookup(cluster, options.client, runtime, options.client.isolation_level)
+
+    async def partitions(self) -> list[TopicPartition]:
+        """The partitions to read, sorted. Raises TopicMissing where one that was named is not there."""
+        found = await self._described(patience_ms=APPEARANCE_MS)
+        missing = [name for name, topic in found.items() if not isinstance(topic, TopicMetadata)]
+        if missing:
+            raise TopicMissing(await self._explain_missing(missing[0], found[missing[0]]))
+        partitions = self._wanted(found)
+        if isinstance(self._options.subscription, ByPartition):
+            for key in self._options.subscription.partitions:
+                if key not in partitions:
+                    raise TopicMissing(f"Option assign: topic {key.topic!r} has no partition {key.index}")
+        return partitions
+
+    async def partitions_left(self) -> list[TopicPartition]:
+        """The partitions to read that are there, sorted."""
+        return self._wanted(await self._described(patience_ms=0))
+
+    async def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Where each log begins."""
+        return await self._ends(partitions, EARLIEST)
+
+    async def latest(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Where each log ends for a reader of this isolation level: the last stable offset, or the high watermark."""
+        return await self._ends(partitions, LATEST)
+
+    async def _ends(self, partitions: Iterable[TopicPartition], end: TimestampMs) -> Positions:
+        found = await self.find(dict.fromkeys(partitions, end))
+        return {key: 0 if answer is None else answer.offset for key, answer in found.items()}
+
+    async def find(self, wanted: Mapping[TopicPartition, TimestampMs]) -> dict[TopicPartition, FoundOffset | None]:
+        """The first offset at or after each time; None where the log has nothing so young.
+
+        Raises TopicMissing, or BrokersSilent after default.api.timeout.ms.
+        """
+        found: dict[TopicPartition, FoundOffset | None] = {}
+        failures = 0
+        timeout_ms = self._config.default_api_timeout_ms
+        began_ms = self._runtime.clock.monotonic_ms()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while missing := {key: wanted[key] for key in wanted if key not in found}:
+                    for key, answer in (await self._lookup.ask(missing)).items():
+                        if isinstance(answer, ClientError):
+                            raise BrokersSilent(f"where {key} begins and ends was not told: {answer}") from answer
+                        found[key] = answer
+                    if len(found) < len(wanted):
+                        failures += 1
+                        self._check_known(missing, waited_ms=self._runtime.clock.monotonic_ms() - began_ms)
+                        await self._pause(failures)
+        except TimeoutError:
+            silent = [key for key in wanted if key not in found]
+            raise BrokersSilent(
+                f"where {_some(silent)} begins and ends was not told within {timeout_ms / 1000:g} s: "
+                + "; ".join(self._why_silent(key) for key in silent[:_NAMED_MAX])
+            ) from None
+        return found
+
+    def _check_known(self, keys: Iterable[TopicPartition], *, waited_ms: float) -> None:
+        metadata = self._cluster.metadata
+        for key in keys:
+            is_unknown = metadata.error_of(key.topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if waited_ms > APPEARANCE_MS and is_unknown and metadata.topic(key.topic) is None:
+                raise TopicMissing(f"topic {key.topic!r} is not there any more")
+
+    def _why_silent(self, key: TopicPartition) -> str:
+        leader = self._cluster.metadata.leader_of(key)
+        if leader is not None:
+            endpoint = self._cluster.metadata.brokers[leader.broker_id]
+            return f"{key}: its leader, broker {leader.broker_id} at {endpoint.host}:{endpoint.port}, gives no answer"
+        code = self._cluster.metadata.error_of(key.topic)
+        return f"{key}: nobody leads it" + ("" if code is ErrorCode.NONE else f" ({code.name})")
+
+    async def _described(self, *, patience_ms: float) -> dict[str, TopicMetadata | ErrorCode]:
+        """What is known of each topic of the subscription; one that was named is waited for, for a little."""
+        began_ms = self._runtime.clock.monotonic_ms()
+        failures = 0
+        timeout_ms = self._config.default_api_timeout_ms
+        last: Exception | None = None
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while True:
+                    try:
+                        found = await self._admin.describe_topics(await self._names())
+                    except BrokersUnreachable as error:
+                        last = error
+                    else:
+                        waited_ms = self._runtime.clock.monotonic_ms() - began_ms
+                        if waited_ms >= patience_ms or all(isinstance(each, TopicMetadata) for each in found.values()):
+                            return found
+                    failures += 1
+                    await self._pause(failures)
+        except TimeoutError:
+            raise BrokersSilent(f"which topics there are was not told within {timeout_ms / 1000:g} s: {last}") from last
+
+    async def _names(self) -> Sequence[str]:
+        match self._options.subscription:
+            case ByName(topics):
+                return topics
+            case ByPartition(partitions):
+                return list(dict.fromkeys(key.topic for key in partitions))
+            case ByPattern(pattern):
+                includes_internal = not self._config.exclude_internal_topics
+                names = await self._admin.list_topics(include_internal=includes_internal)
+                return [name for name in names if pattern.fullmatch(name)]
+
+    def _wanted(self, found: Mapping[str, TopicMetadata | ErrorCode]) -> list[TopicPartition]:
+        subscription = self._options.subscription
+        there = [
+            TopicPartition(name, partition.index)
+            for name, topic in found.items()
+            if isinstance(topic, TopicMetadata)
+            for partition in topic.partitions
+        ]
+        if isinstance(subscription, ByPartition):
+            there = [key for key in there if key in subscription.partitions]
+        return sorted(there)
+
+    async def _explain_missing(self, name: str, answer: TopicMetadata | ErrorCode) -> str:
+        option = "assign" if isinstance(self._options.subscription, ByPartition) else "subscribe"
+        servers = ",".join(map(str, self._config.bootstrap_servers))
+        if isinstance(answer, ErrorCode) and answer is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return f"Option {option}: topic {name!r} cannot be read at {servers}: {answer.name}"
+        near = difflib.get_close_matches(name, await self._admin.list_topics(), n=3)
+        advice = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        return f"Option {option}: topic {name!r} does not exist at {servers}{advice}"
+
+    async def _pause(self, failures: int) -> None:
+        await asyncio.sleep(self._config.retry_backoff.delay_ms(failures, self._runtime.randomness) / 1000)
+
+
+def check_named(option: str, named: Iterable[TopicPartition], partitions: Iterable[TopicPartition]) -> None:
+    """Raise OptionRefused unless a mapping by partition names all partitions that are read and no others, as Spark's own source wants it."""
+    missing, strange = sorted(set(partitions) - set(named)), sorted(set(named) - set(partitions))
+    if missing:
+        raise OptionRefused(option, f"it must name every partition that is read, and {_some(missing)} is not named")
+    if strange:
+        raise OptionRefused(option, f"it names {_some(strange)}, which is not among the partitions that are read")
+
+
+def _some(keys: Sequence[TopicPartition]) -> str:
+    rest = f" and {len(keys) - _NAMED_MAX} more" if len(keys) > _NAMED_MAX else ""
+    return ", ".join(map(str, keys[:_NAMED_MAX])) + rest

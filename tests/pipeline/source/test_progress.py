@@ -1,0 +1,149 @@
+"""How far micro-batches read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.waiting import eventually
+from tests.pipeline.hand import Hand, Row
+from tests.pipeline.source.conftest import MakeRig
+from tests.pipeline.source.rig import Rig
+from tests.tiers import rest_proven
+from tidelog.pipeline.source.errors import DataLost
+from tidelog.pipeline.source.offsets import positions_in
+
+pytestmark = pytest.mark.slow
+
+
+def ends(offset: dict[str, object]) -> dict[int, int]:
+    return {key.index: at for key, at in positions_in(offset).items()}
+
+
+def rows(count: int, partition: int = 0) -> list[Row]:
+    return [Row(b"x", partition=partition) for _ in range(count)]
+
+
+def first_end(query: Rig) -> dict[str, object]:
+    return query.latest(query.initial())
+
+
+def test_a_query_begins_at_the_latest_record_and_stays_with_that(hand: Hand, topic: str, rig: MakeRig) -> None:
+    hand.create(topic, 1)
+    hand.send(topic, rows(3))
+    query = rig(streams=True)
+    initial = query.initial()
+    hand.send(topic, rows(2))
+    assert ends(initial) == ends(query.initial()) == {0: 3}
+    assert ends(query.latest(initial)) == {0: 5}
+
+
+def test_an_undecided_transaction_is_not_read_into(hand: Hand, topic: str, rig: MakeRig) -> None:
+    hand.create(topic, 1)
+    hand.send(topic, rows(3))
+    committed, loose = (
+        rig(streams=True, startingOffsets="earliest", kafka__isolation__level=level)
+        for level in ("read_committed", "read_uncommitted")
+    )
+    with hand.open_transaction(topic, rows(2), transactional_id=topic) as undecided:
+        assert ends(first_end(committed)) == {0: 3}
+        assert ends(first_end(loose)) == {0: 5}
+        undecided.commit()
+    eventually(lambda: ends(first_end(committed)) == {0: 6}, "two records and the marker may be read")
+
+
+def test_max_offsets_per_trigger_bounds_a_micro_batch_unless_spark_asks_for_all(
+    hand: Hand, topic: str, rig: MakeRig
+) -> None:
+    hand.create(topic, 2)
+    hand.send(topic, rows(90) + rows(10, partition=1))
+    query = rig(streams=True, startingOffsets="earliest", maxOffsetsPerTrigger="20")
+    end = first_end(query)
+    assert sum(ends(end).values()) <= 20
+    assert min(ends(end).values()) > 0
+    assert ends(query.latest(end, is_limited=False)) == {0: 90, 1: 10}
+    reported = query.progress.reported()
+    assert reported is not None
+    assert ends(reported) == {0: 90, 1: 10}
+
+
+def test_min_offsets_per_trigger_are_waited_for(hand: Hand, topic: str, rig: MakeRig) -> None:
+    hand.create(topic, 1)
+    hand.send(topic, rows(3))
+    query = rig(streams=True, startingOffsets="earliest", minOffsetsPerTrigger="5")
+    end = first_end(query)
+    assert ends(end) == {0: 3}  # the first micro-batch waits for nothing
+    hand.send(topic, rows(4))
+    assert query.latest(end) == end
+    hand.send(topic, rows(1))
+    assert ends(query.latest(end)) == {0: 8}
+
+
+def test_min_offsets_per_trigger_are_waited_for_no_longer_than_allowed(hand: Hand, topic: str, rig: MakeRig) -> None:
+    hand.create(topic, 1)
+    query = rig(streams=True, startingOffsets="earliest", minOffsetsPerTrigger="5", maxTriggerDelay="1500ms")
+    end = first_end(query)
+    hand.send(topic, rows(1))
+    eventually(lambda: ends(query.latest(end)) == {0: 1}, "the single record is read after all")
+
+
+def test_new_partitions_are_picked_up_from_their_beginning(hand: Hand, topic: str, rig: MakeRig) -> None:
+    hand.create(topic, 1)
+    query = rig(streams=True)
+    end = first_end(query)
+    hand.grow(topic, 2)
+    hand.send(topic, rows(3, partition=1))
+    eventually(lambda: ends(query.latest(end)) == {0: 0, 1: 3}, "the new partition is found")
+
+
+def test_new_topics_of_a_pattern_are_picked_up(hand: Hand, topic: str, rig: MakeRig) -> None:
+    query = rig(streams=True, subscribePattern=f"{topic}-.*")
+    end = first_end(query)
+    assert positions_in(end) == {}
+    hand.create(f"{topic}-new", 1)
+    hand.send(f"{topic}-new", rows(3))
+    eventually(lambda: ends(query.latest(end)) == {0: 3}, "the new topic is found")
+
+
+@pytest.mark.parametrize("fails", rest_proven([True, False]))
+def test_a_deleted_topic_is_data_loss(hand: Hand, topic: str, rig: MakeRig, fails: bool) -> None:
+    hand.create(topic, 1)
+    hand.create(f"{topic}-kept", 1)
+    query = rig(streams=True, subscribe=f"{topic},{topic}-kept", failOnDataLoss=str(fails).lower())
+    end = first_end(query)
+    hand.delete(topic)
+    if fails:
+        with pytest.raises(DataLost, match=f"{topic}-0: gone.*set the option failOnDataLoss to false"):
+            query.latest(end)
+    else:
+        assert {key.topic for key in positions_in(query.latest(end))} == {f"{topic}-kept"}
+
+
+@pytest.mark.parametrize("fails", rest_proven([True, False]))
+def test_a_topic_made_anew_is_data_loss(hand: Hand, topic: str, rig: MakeRig, fails: bool) -> None:
+    hand.create(topic, 1)
+    hand.send(topic, rows(5))
+    query = rig(streams=True, failOnDataLoss=str(fails).lower())
+    end = first_end(query)
+    hand.delete(topic)
+    hand.create(topic, 1)
+    hand.send(topic, rows(2))
+    if fails:
+        with pytest.raises(DataLost, match=f"{topic}-0 ends at offset 2 but was read up to 5 before"):
+            query.latest(end)
+    else:
+        assert ends(query.latest(end)) == {0: 2}
+
+
+def test_available_now_reads_what_was_there_and_then_has_nothing_to_do(hand: Hand, topic: str, rig: MakeRig) -> None:
+    hand.create(topic, 1)
+    hand.send(topic, rows(25))
+    query = rig(streams=True, startingOffsets="earliest", maxOffsetsPerTrigger="10", minOffsetsPerTrigger="10")
+    query.contact.run(query.progress.prepare_for_available_now())
+    hand.send(topic, rows(5))
+    hand.grow(topic, 2)
+    offset = query.initial()
+    seen = []
+    while (end := query.latest(offset)) != offset:
+        seen.append(ends(end))
+        offset = end
+    assert seen == [{0: 10, 1: 0}, {0: 20, 1: 0}, {0: 25, 1: 0}]
