@@ -42,6 +42,21 @@ def test_three_brokers_keep_three_replicas_of_which_two_must_be_in_sync() -> Non
     assert (first.default_replication_factor, first.min_insync_replicas) == (3, 2)
 
 
+@pytest.mark.parametrize(("count", "replicas", "in_sync"), [("2", 2, 2), ("3", 3, 2), ("5", 3, 2)])
+def test_groups_are_kept_by_as_many_brokers_as_there_are_and_begin_at_once(
+    count: str, replicas: int, in_sync: int
+) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    first = config(cluster_plans(parser.parse_args(["--brokers", count]))[0])
+    assert (first.offsets_topic_replication_factor, first.offsets_topic_min_insync_replicas) == (replicas, in_sync)
+    assert (first.transaction_topic_replication_factor, first.transaction_topic_min_insync_replicas) == (
+        replicas,
+        in_sync,
+    )
+    assert first.group_initial_rebalance_delay_ms == 0
+
+
 def test_settings_win_over_that(tmp_path: Path) -> None:
     file = tmp_path / "shared.properties"
     file.write_text("default.replication.factor=2\nnum.partitions=6\n")

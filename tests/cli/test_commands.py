@@ -166,6 +166,13 @@ def test_status_knows_the_cluster(shell: Shell, topic: str) -> None:
     assert b"all partitions are in sync" in shell.ok("status")
 
 
+def test_a_broker_can_be_called_by_another_name_than_its_own(shell: Shell, bootstrap: str) -> None:
+    content = json.loads(shell.ok("status", "-b", bootstrap.replace("127.0.0.1", "localhost"), "--format", "json"))
+    assert f"{content['brokers'][0]['host']}:{content['brokers'][0]['port']}" == bootstrap
+    assert content["size_bytes"] is not None
+    assert shell.errors == ""
+
+
 @pytest.mark.parametrize(
     "words",
     [

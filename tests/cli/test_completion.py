@@ -58,6 +58,12 @@ def test_what_is_hidden_from_help_is_not_offered() -> None:
         ("tidelog up --data ", Wanted.FILE),
         ("tidelog consume -t ", Wanted.TOPIC),
         ("tidelog topics delete a ", Wanted.TOPIC),
+        ("tidelog groups reset billing --topic ", Wanted.TOPIC),
+        ("tidelog groups describe ", Wanted.GROUP),
+        ("tidelog consume -t orders -g ", Wanted.GROUP),
+        ("tidelog transactions describe --transactional-id ", Wanted.TRANSACTIONAL_ID),
+        ("tidelog transactions abort --transactional-id ", Wanted.TRANSACTIONAL_ID),
+        ("tidelog transactions find-hanging --topic ", Wanted.TOPIC),
         ("tidelog up -X num", Wanted.PROPERTY),
         ("tidelog topics create x --config ", Wanted.TOPIC_SETTING),
     ],
@@ -87,7 +93,7 @@ def test_nobody_to_ask_for_topics_is_no_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDELOG_BOOTSTRAP", "127.0.0.1:1")
-    monkeypatch.setattr("tidelog.cli.completion.TOPICS_WITHIN_MS", 50)
+    monkeypatch.setattr("tidelog.cli.completion.ANSWER_WITHIN_MS", 50)
     assert main(["completion", "bash", "--line", "tidelog consume -t "]) == 0
     assert capsys.readouterr() == ("", "")
 

@@ -40,3 +40,12 @@ def test_other_kinds_of_locks_and_holders_we_cannot_see_do_not_count(tmp_path: P
     ]
     (tmp_path / "locks").write_text("\n".join(lines))
     assert lock_holder(tmp_path / "file", proc=tmp_path) is None
+
+
+def test_a_lock_as_java_takes_it_counts_where_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    inode = (tmp_path / "file").stat().st_ino
+    (tmp_path / "locks").write_text(f"1: POSIX  ADVISORY  WRITE 77 00:01:{inode} 0 EOF\n")
+    holder = lock_holder(tmp_path / "file", kinds=("FLOCK", "POSIX"), proc=tmp_path)
+    assert holder is not None
+    assert holder.pid == 77

@@ -15,6 +15,8 @@ class Wanted(enum.Enum):
 
     FILE = "file"
     TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional id"
     PROPERTY = "property"  # a setting of the broker or the client that is run, as KEY=VALUE
     TOPIC_SETTING = "topic setting"
 
@@ -46,9 +48,12 @@ _WANTED_BY_METAVAR: Final = {
     "TOPIC": Wanted.TOPIC,
     "TOPIC|ID": Wanted.TOPIC,
     "TOPIC[:PARTITION]": Wanted.TOPIC,
+    "TOPIC[:PARTITION,...]": Wanted.TOPIC,
+    "GROUP": Wanted.GROUP,
 }
 _WANTED_BY_DESTINATION: Final = {
     "properties": Wanted.PROPERTY,
+    "transactional_id": Wanted.TRANSACTIONAL_ID,
     "configs": Wanted.TOPIC_SETTING,
     "configs_set": Wanted.TOPIC_SETTING,
     "configs_append": Wanted.TOPIC_SETTING,

@@ -9,7 +9,7 @@ from typing import Final
 
 from tidelog.cli.failure import WrongUsage
 from tidelog.cli.plan import STDERR, Given, Plan, given_settings
-from tidelog.cli.up import DEFAULT_HOST, DEFAULT_PORT, PORT_ADVICE, bracketed, data_of
+from tidelog.cli.up import DEFAULT_HOST, DEFAULT_PORT, PORT_ADVICE, bracketed, coordinator_defaults, data_of
 from tidelog.storage.names import LOCK
 
 REPLICATION_FACTOR_MAX: Final = 3
@@ -44,7 +44,7 @@ def cluster_plans(options: argparse.Namespace) -> list[Plan]:
 def _defaults(broker_count: int) -> dict[str, str]:
     """What people expect of a cluster: a broker may die, and nothing is lost or stands still."""
     replication_factor = min(broker_count, REPLICATION_FACTOR_MAX)
-    defaults = {"default.replication.factor": str(replication_factor)}
+    defaults = {"default.replication.factor": str(replication_factor), **coordinator_defaults(broker_count)}
     if replication_factor == REPLICATION_FACTOR_MAX:
         defaults["min.insync.replicas"] = str(MIN_ISR_OF_THREE)
     return defaults

@@ -1,4 +1,4 @@
-"""Print what makes a shell complete commands, options, topics and settings with the Tab key.
+"""Print what makes a shell complete commands, options, topics, groups, transactional ids and settings with the Tab key.
 
 The shell asks `tidelog` itself what fits, so that it is never out of date.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidelog.runtime import Runtime
 
 FILES: Final = ":files"  # the answer that leaves it to the shell
-TOPICS_WITHIN_MS: Final = 1000
+ANSWER_WITHIN_MS: Final = 1000
 TOPIC_SETTING: Final = "topic"  # stands for a command, where a topic's settings are meant
 
 _EXAMPLES: Final = """\
@@ -28,7 +28,7 @@ examples:
   tidelog completion zsh > "${fpath[1]}/_tidelog"               then start a new shell
   tidelog completion fish > ~/.config/fish/completions/tidelog.fish
 
-topics are asked of $TIDELOG_BOOTSTRAP or of the broker on this machine, for a second at most
+topics, groups and transactional ids are asked of $TIDELOG_BOOTSTRAP or of the broker on this machine, for a second at most
 """
 
 _BASH: Final = """\
@@ -108,10 +108,10 @@ def _write(shell: str, candidates: Iterable[Candidate]) -> None:
 
 
 def _more(place: Place, command: str) -> list[Candidate]:
-    """Topics and settings, which no parser lists."""
+    """Topics, groups, transactional ids and settings, which no parser lists."""
     match place.wanted:
-        case Wanted.TOPIC:
-            found = _topics()
+        case Wanted.TOPIC | Wanted.GROUP | Wanted.TRANSACTIONAL_ID:
+            found = [Candidate(name, "") for name in _names(place.wanted)]
         case Wanted.TOPIC_SETTING | Wanted.PROPERTY:
             rows = _settings(command if place.wanted is Wanted.PROPERTY else TOPIC_SETTING)
             found = [Candidate(f"{row.name}=", row.doc) for row in sorted(rows, key=lambda row: row.name)]
@@ -134,23 +134,28 @@ def _settings(command: str) -> Collection[Setting]:
     return settings_of(ProducerConfig if command == "produce" else ConsumerConfig).values()
 
 
-def _topics() -> list[Candidate]:
-    """The topics there are; none when nobody answers soon, for a shell must not hang."""
+def _names(wanted: Wanted) -> list[str]:
+    """The topics, groups or transactional ids there are; none when nobody answers soon, for a shell must not hang."""
     from tidelog.cli.connecting import run_client
 
-    found: list[Candidate] = []
+    found: list[str] = []
 
     async def ask(runtime: Runtime) -> int:
         from tidelog.cli.arguments import default_bootstrap
         from tidelog.client import Admin, ClientConfig
 
-        patience = str(TOPICS_WITHIN_MS)
+        patience = str(ANSWER_WITHIN_MS)
         config = ClientConfig.from_properties({
             "bootstrap.servers": default_bootstrap(), "client.id": "tidelog-cli", "default.api.timeout.ms": patience,
             "request.timeout.ms": patience,
         })  # fmt: skip
         async with Admin.connect(config, runtime) as admin:
-            found.extend(Candidate(name, "") for name in await admin.list_topics())
+            if wanted is Wanted.TOPIC:
+                found.extend(await admin.list_topics())
+            elif wanted is Wanted.GROUP:
+                found.extend(group.group_id for group in await admin.groups.list_groups())
+            else:
+                found.extend(one.transactional_id for one in await admin.transactions.list())
         return EXIT_OK
 
     try:

@@ -1,6 +1,6 @@
 """Print the records of a topic, all partitions or one, from wherever you like.
 
-Without -e or -c it goes on until Ctrl-C. No group is joined and nothing is committed.
+Without -e or -c it goes on until Ctrl-C. Without -g no group is joined and nothing is committed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,9 @@ from tidelog.cli.shown_record import FORMAT_HELP, RecordFormat, ShownRecord, to_
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidelog.cli.progress import Progress
-    from tidelog.client import ConsumedRecord, Consumer
+    from tidelog.client import Consumer
     from tidelog.model import Offset, TopicPartition
     from tidelog.runtime import Runtime
-
-POLL_RECORDS_MAX: Final = 1000
-POLL_TIMEOUT_MS: Final = 200
 
 _EXAMPLES: Final = rf"""{FORMAT_HELP}
 examples:
@@ -41,6 +37,10 @@ examples:
   tidelog consume -t orders -p 3 -o 1200 -c 1 -J             one record, as JSON
   tidelog consume -t orders -o s@1700000000000 -o e@1700003600000
   tidelog consume -t orders -f '%t-%p@%o %k=%s\n' -e
+  tidelog consume -t orders -g billing                       share with the others of the group, and commit
+  tidelog consume -t __consumer_offsets -p 19 --formatter offsets -e
+  tidelog consume -t __transaction_state --formatter transactions -e
+  tidelog consume -t orders -X isolation.level=read_committed -e    only what was committed
 """
 
 
@@ -53,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-p", "--partition", type=whole_number(low=0, high=2**31 - 1, what="a partition"),
         help="only this partition (default: all)",
     )  # fmt: skip
+    parser.add_argument(
+        "-g", "--group", metavar="GROUP", help="read as a member of this group, and commit what was printed"
+    )
     parser.add_argument("-o", "--offset", action="append", default=[], metavar="WHERE", help=POSITION_HELP)
     parser.add_argument("-e", "--exit", action="store_true", help="exit at the end of the log as it is now")
     parser.add_argument(
@@ -63,6 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "-J", "--json", action="store_true", help="one JSON object per line, which `tidelog produce -J` reads"
     )
+    shown.add_argument(
+        "--formatter", choices=("offsets", "group-metadata", "transactions"),
+        help="print records of __consumer_offsets or __transaction_state as Kafka's formatters do; others are left out",
+    )  # fmt: skip
     parser.add_argument(
         "-K",
         "--key-delimiter",
@@ -88,13 +95,22 @@ def run(options: argparse.Namespace) -> int:
         raise WrongUsage(str(error)) from None
     from tidelog.cli.connecting import run_client
 
-    return run_client(lambda runtime: _consume(options, wanted, show, runtime))
+    if options.group is None:
+        return run_client(lambda runtime: _consume(options, wanted, show, runtime))
+    from tidelog.cli.consume_group import check, consume_as_member
+
+    check(options, wanted)
+    return run_client(lambda runtime: consume_as_member(options, wanted, show, runtime))
 
 
 def printer(options: argparse.Namespace) -> Callable[[ShownRecord], bytes]:
     """How the options want a record to be printed. Raises ValueError."""
     if options.json:
         return to_json
+    if options.formatter is not None:
+        from tidelog.cli.internal_records import FORMATTERS
+
+        return FORMATTERS[options.formatter]
     null = b"NULL" if options.null else b""
     if options.record_format is not None:
         return RecordFormat.parse(options.record_format, null=null)
@@ -109,6 +125,7 @@ async def _consume(
     options: argparse.Namespace, wanted: Range, show: Callable[[ShownRecord], bytes], runtime: Runtime
 ) -> int:
     from tidelog.cli.connecting import PATIENCE
+    from tidelog.cli.consume_printing import Printing
     from tidelog.cli.describing import described_topic, partitions_of
     from tidelog.cli.progress import progress
     from tidelog.client import Cluster, Consumer, ConsumerConfig
@@ -126,8 +143,10 @@ async def _consume(
             consumer.seek(topic_partition, offset)
         # On a terminal that also shows the records, the records are the progress.
         shown = progress("read", runtime.clock, is_wanted=not options.quiet and not sys.stdout.isatty())
+        printing = Printing(show=show, progress=shown, count_max=options.count)
         try:
-            await _print_until_done(consumer, ends, show, shown, count_max=options.count)
+            while not printing.is_done and await _drop_finished(consumer, ends):
+                await printing.print_some(consumer, ends)
         finally:
             shown.end()
     return EXIT_OK
@@ -169,25 +188,6 @@ async def _offsets_at(
     return {each: end[each] if (at := found[each]) is None else at.offset for each in partitions}
 
 
-async def _print_until_done(
-    consumer: Consumer,
-    ends: Mapping[TopicPartition, Offset] | None,
-    show: Callable[[ShownRecord], bytes],
-    progress: Progress,
-    *,
-    count_max: int | None,
-) -> None:
-    while await _drop_finished(consumer, ends):
-        left = POLL_RECORDS_MAX if count_max is None else min(POLL_RECORDS_MAX, count_max - progress.record_count)
-        records = await consumer.poll(max_records=left, timeout_ms=POLL_TIMEOUT_MS)
-        wanted = [each for each in records if ends is None or each.offset < ends[each.topic_partition]]
-        sys.stdout.buffer.write(b"".join([show(_shown(record)) for record in wanted]))
-        sys.stdout.buffer.flush()
-        progress.add(len(wanted), sum(_size(record) for record in wanted))
-        if progress.record_count == count_max:
-            return
-
-
 async def _drop_finished(consumer: Consumer, ends: Mapping[TopicPartition, Offset] | None) -> bool:
     """Stop reading partitions that have reached their end; whether any are left."""
     if ends is None:
@@ -196,12 +196,3 @@ async def _drop_finished(consumer: Consumer, ends: Mapping[TopicPartition, Offse
     if len(left) < len(consumer.assignment):
         consumer.assign(left)
     return bool(left)
-
-
-def _size(record: ConsumedRecord) -> int:
-    return len(record.key or b"") + len(record.value or b"")
-
-
-def _shown(record: ConsumedRecord) -> ShownRecord:
-    topic, partition = record.topic_partition
-    return ShownRecord(topic, partition, record.offset, record.timestamp_ms, record.key, record.value, record.headers)

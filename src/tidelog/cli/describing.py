@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from tidelog.cli.failure import CommandFailed
@@ -88,21 +88,23 @@ def partition_row(
     }
 
 
-async def log_sizes(cluster: Cluster, brokers: Sequence[BrokerEndpoint]) -> dict[BrokerId, int]:
-    """Bytes of all logs, by broker; brokers that cannot be asked, or do not tell, are left out."""
+async def log_sizes(
+    cluster: Cluster, brokers: Sequence[BrokerEndpoint], *, on_failure: Callable[[BrokerId, str], None]
+) -> dict[BrokerId, int]:
+    """Bytes of all logs, by broker; brokers that cannot be asked, or do not tell, are left out and named with the reason."""
     sizes = {}
     for broker in brokers:
         try:
             response = await cluster.request(broker.broker_id, DescribeLogDirsRequest())
-        except ClientError:
+        except ClientError as failure:
+            on_failure(broker.broker_id, str(failure))
             continue
-        if response.error_code is ErrorCode.NONE:
-            sizes[broker.broker_id] = sum(
-                each.partition_size
-                for log_dir in response.results
-                for topic in log_dir.topics
-                for each in topic.partitions
-            )
+        if response.error_code is not ErrorCode.NONE:
+            on_failure(broker.broker_id, response.error_code.name)
+            continue
+        sizes[broker.broker_id] = sum(
+            each.partition_size for log_dir in response.results for topic in log_dir.topics for each in topic.partitions
+        )
     return sizes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -11,15 +12,18 @@ from tidelog.cli.port_holder import Holder, command_of
 _COLUMNS: Final = 8  # 1: FLOCK ADVISORY WRITE <pid> <major:minor:inode> 0 EOF
 
 
-def lock_holder(path: Path, *, proc: Path = Path("/proc")) -> Holder | None:
-    """The process that holds an flock on a file; None where nobody does, or where we may not look."""
+def lock_holder(path: Path, *, kinds: Collection[str] = ("FLOCK",), proc: Path = Path("/proc")) -> Holder | None:
+    """The process that holds a lock on a file; None where nobody does, or where we may not look.
+
+    Our brokers take an flock; those of Apache Kafka, as all Java programs, a lock of the kind POSIX.
+    """
     try:
         status = path.stat()
         lines = (proc / "locks").read_text().splitlines()
     except OSError:
         return None
     for columns in map(str.split, lines):
-        if len(columns) != _COLUMNS or columns[1] != "FLOCK":
+        if len(columns) != _COLUMNS or columns[1] not in kinds:
             continue
         pid, file = columns[4:6]
         if _names(file, status) and int(pid) > 0:  # a holder in another container has no number here

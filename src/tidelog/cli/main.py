@@ -44,6 +44,8 @@ COMMANDS: Final = (
     Command("produce", "tidelog.cli.produce", "send lines, files or JSON as records"),
     Command("consume", "tidelog.cli.consume", "print the records of a topic"),
     Command("topics", "tidelog.cli.topics", "create, list, describe, alter and delete topics"),
+    Command("groups", "tidelog.cli.groups", "list, describe, reset and delete consumer groups"),
+    Command("transactions", "tidelog.cli.transactions", "list, describe and end transactions; find hanging ones"),
     Command("configs", "tidelog.cli.configs", "show and change settings of topics and brokers"),
     Command("replicas", "tidelog.cli.replicas", "show every replica: role, offsets, lag, in sync or not"),
     Command("leaders", "tidelog.cli.leaders", "elect leaders of partitions"),
@@ -51,6 +53,11 @@ COMMANDS: Final = (
     Command("status", "tidelog.cli.status", "show brokers, sizes and what is wrong"),
     Command("registry", "tidelog.cli.registry_show", "look into the registry where a cluster coordinates"),
     Command("log", "tidelog.cli.log", "look into the files of a log (Tidelog's or Kafka's)"),
+    Command("audit", "tidelog.cli.audit", "prove from their files that replicas agree"),
+    Command("scenario", "tidelog.cli.scenario", "watch stories about replication, step by step"),
+    Command("sim", "tidelog.cli.sim", "prove it: a simulated cluster, faults from a seed, checkers"),
+    Command("pipeline", "tidelog.cli.pipeline", "declare pipelines on Spark, run them once or always on"),
+    Command("demo", "tidelog.cli.demo", "see a pipeline on Spark, exactly once, and prove it"),
     Command("completion", "tidelog.cli.completion", "make the Tab key complete all this"),
 )
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TextIO, TypeAlias
 
 Cell: TypeAlias = "str | int | float | bool | Sequence[Cell] | Mapping[str, Cell] | None"
@@ -32,6 +33,24 @@ def write_rows(out: TextIO, output_format: OutputFormat, columns: Sequence[str],
     else:
         cells = [[shown(row.get(column)) for column in columns] for row in rows]
         out.write(render_table(columns, cells, in_colour=is_coloured(out)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows by field, the headings of those that are shown, and what there is to say beside them."""
+
+    headings: Mapping[str, str]
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+    has_failed: bool = False
+
+    def write(self, out: TextIO, output_format: OutputFormat) -> None:
+        """Write the headed fields as a table, or all fields as JSON."""
+        if output_format is OutputFormat.JSON:
+            write_rows(out, output_format, (), self.rows)
+        elif self.rows:
+            lines = [{heading: row.get(field) for field, heading in self.headings.items()} for row in self.rows]
+            write_rows(out, output_format, tuple(self.headings.values()), lines)
 
 
 def render_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, in_colour: bool = False) -> str:

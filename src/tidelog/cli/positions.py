@@ -68,7 +68,9 @@ def parse_position(word: str) -> Position:
     if word in _WORDS:
         return _WORDS[word]
     if word == "stored":
-        raise ValueError("-o stored: offsets are stored for consumer groups, which are not there yet")
+        raise ValueError(
+            "-o stored: offsets are stored for consumer groups, which -g joins; without -o it goes on there"
+        )
     if word.startswith("s@"):
         return AtTime(_number(word.removeprefix("s@"), word))
     if word.startswith("-"):

@@ -172,7 +172,7 @@ async def _status(options: argparse.Namespace, cluster: Cluster, config: Consume
     admin = Admin(cluster, config, runtime)
     description = await admin.describe_cluster()
     topics = await described_topics(cluster, config, runtime, await admin.list_topics(include_internal=True))
-    sizes = await log_sizes(cluster, description.brokers)
+    sizes = await log_sizes(cluster, description.brokers, on_failure=_size_unknown)
     status = Status(cluster=description, topics=topics, sizes=sizes)
     if status.troubles:
         names = dict.fromkeys(str(row["topic"]) for row in status.troubles)
@@ -182,3 +182,7 @@ async def _status(options: argparse.Namespace, cluster: Cluster, config: Consume
     else:
         sys.stdout.write(status.as_text(in_colour=is_coloured(sys.stdout)))
     return EXIT_FAILED if status.troubles else EXIT_OK
+
+
+def _size_unknown(broker_id: int, reason: str) -> None:
+    sys.stderr.write(f"tidelog: the size of broker {broker_id} is not known: {reason}\n")

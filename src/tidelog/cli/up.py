@@ -18,6 +18,8 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA: Final = "tidelog-data"
 BROKER_ID: Final = 1
+INTERNAL_REPLICAS_MAX: Final = 3
+INTERNAL_MIN_ISR_MAX: Final = 2
 PORT_ADVICE: Final = "--port P chooses another port, --port 0 any free one"
 _SIGN_OF_USE: Final = "meta.properties"  # every log directory has one from its first start on
 
@@ -144,6 +146,19 @@ def _ground(data: Path) -> dict[str, str]:
         "log.dirs": str(data / f"broker-{BROKER_ID}"),
         "tidelog.registry.path": str(data / "registry.sqlite"),
         "listeners": f"PLAINTEXT://{DEFAULT_HOST}:{DEFAULT_PORT}",
+        **coordinator_defaults(1),
+    }
+
+
+def coordinator_defaults(broker_count: int) -> dict[str, str]:
+    """Groups and transactions as people expect them of brokers they try out: served by as many as there are, and without a wait."""
+    replicas, min_isr = str(min(broker_count, INTERNAL_REPLICAS_MAX)), str(min(broker_count, INTERNAL_MIN_ISR_MAX))
+    return {
+        "offsets.topic.replication.factor": replicas,
+        "tidelog.offsets.topic.min.insync.replicas": min_isr,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": min_isr,
+        "group.initial.rebalance.delay.ms": "0",
     }
 
 
