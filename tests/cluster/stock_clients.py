@@ -115,13 +115,16 @@ class KafkaPython:
     def close(self) -> None:
         self._producer.close(timeout=5)
         self._consumer.close(autocommit=False)
-        _close_unconnected()
+        close_unconnected()
 
 
-def _close_unconnected() -> None:
+def close_unconnected() -> None:
     """Close what kafka-python forgets to: sockets on which nobody answered, which connecting has bound to no address of ours."""
     for each in gc.get_objects():
-        if isinstance(each, socket.socket) and each.fileno() >= 0 and each.family is socket.AF_INET:
+        # Not isinstance, which would ask a weak proxy for what it stands for, and that may be gone.
+        if not issubclass(type(each), socket.socket):
+            continue
+        if each.fileno() >= 0 and each.family is socket.AF_INET:
             host, port = each.getsockname()
             if host == "0.0.0.0" and port and not each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):  # noqa: S104
                 each.close()

@@ -23,24 +23,25 @@ class ToolMissing(Exception):
 
 
 def version(pom: Path = POM) -> str:
-    """The Kafka version the pom names."""
-    found = re.search(r"<kafka.version>(.+?)</kafka.version>", pom.read_text())
+    """The version of what the pom is about."""
+    found = re.search(r"<(kafka|spark)\.version>(.+?)</\1\.version>", pom.read_text())
     if found is None:
-        raise ToolMissing(f"{pom} names no kafka.version")
-    return found[1]
+        raise ToolMissing(f"{pom} names no kafka.version and no spark.version")
+    return found[2]
 
 
 def jars() -> Path:
     """The directory with Kafka's jars, fetched on first use."""
-    return _fetched(POM, ROOT / ".cache" / f"kafka-{version()}")
+    return fetched(POM, ROOT / ".cache" / f"kafka-{version()}")
 
 
 def old_client_jars() -> Path:
     """The directory with the jars of the last 3.x client, fetched on first use."""
-    return _fetched(CLIENTS_POM, ROOT / ".cache" / f"kafka-clients-{version(CLIENTS_POM)}")
+    return fetched(CLIENTS_POM, ROOT / ".cache" / f"kafka-clients-{version(CLIENTS_POM)}")
 
 
-def _fetched(pom: Path, directory: Path) -> Path:
+def fetched(pom: Path, directory: Path) -> Path:
+    """The directory, with the jars that the pom names; Maven brings them on first use. Raises ToolMissing."""
     if (directory / ".complete").exists():
         return directory
     for program in ("mvn", "java"):
@@ -50,7 +51,9 @@ def _fetched(pom: Path, directory: Path) -> Path:
     options = [f"-DoutputDirectory={directory}", "-DincludeScope=runtime"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False)
     if done.returncode != 0:
-        raise ToolMissing(f"Maven could not fetch Kafka {version(pom)}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise ToolMissing(
+            f"Maven could not fetch what {pom.name} names ({version(pom)}):\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
     (directory / ".complete").touch()
     return directory
 

@@ -18,10 +18,16 @@ from tests.compatibility.apache_kafka import ROOT, ToolMissing
 from tests.compatibility.message import Message
 from tests.compatibility.processes import ProcessFailed, RunningProcess
 
-ANSWER_TIMEOUT_S: Final = 40
+ANSWER_TIMEOUT_S: Final = 90
 _COMPILE_TIMEOUT_S: Final = 60
 _FETCH_TIMEOUT_S: Final = 300
-_JAVA_SOURCE: Final = Path(__file__).with_name("java") / "Driver.java"
+_JAVA: Final = Path(__file__).with_name("java")
+_JAVA_OPTIONS: Final = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
 _NPM: Final = Path(__file__).with_name("npm")
 _NULL: Final = "-"
 
@@ -103,20 +109,30 @@ class Driver(RunningProcess):
 
 def java_driver(jars: Path, classes: Path, bootstrap: str) -> Driver:
     """A Java client of the version in `jars`; the driver is compiled against it into `classes`."""
+    _compile(jars, classes, "Driver.java", "Members.java", "Transactions.java")
+    return Driver(["java", *_JAVA_OPTIONS, "-cp", f"{classes}:{jars}/*", "Driver", bootstrap])
+
+
+def tools_driver(jars: Path, classes: Path) -> Driver:
+    """Kafka's own tools, all in one JVM: a command is the main class of a tool and its arguments."""
+    _compile(jars, classes, "Tools.java")
+    return Driver(["java", *_JAVA_OPTIONS, "-cp", f"{classes}:{jars}/*", "Tools"])
+
+
+def group_story(jars: Path, classes: Path) -> list[str]:
+    """The command that tells the story of java/GroupStory.java to a broker whose address is added to it."""
+    _compile(jars, classes, "GroupStory.java")
+    return ["java", *_JAVA_OPTIONS, "-cp", f"{classes}:{jars}/*", "GroupStory"]
+
+
+def _compile(jars: Path, classes: Path, *sources: str) -> None:
     if shutil.which("javac") is None:
         raise ToolMissing("`javac` is not installed; on Debian: apt-get install default-jdk-headless")
     compiler = ["javac", "--release", "11", "-Xlint:all,-classfile,-path,-processing", "-Werror"]
-    command = [*compiler, "-cp", f"{jars}/*", "-d", str(classes), str(_JAVA_SOURCE)]
+    command = [*compiler, "-cp", f"{jars}/*", "-d", str(classes), *(str(_JAVA / source) for source in sources)]
     compiled = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False)
     if compiled.returncode != 0:
         raise ProcessFailed(f"the driver does not compile against {jars.name}:\n{compiled.stdout}{compiled.stderr}")
-    options = [
-        "-Xmx256m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-    ]
-    return Driver(["java", *options, "-cp", f"{classes}:{jars}/*", "Driver", bootstrap])
 
 
 def kafkajs_driver(installed: Path, bootstrap: str) -> Driver:

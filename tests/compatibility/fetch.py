@@ -1,4 +1,4 @@
-"""Brings what `make compat` needs onto this machine before the tests start: Kafka's jars, old and new, KafkaJS and kcat."""
+"""Brings what `make compat` needs onto this machine before the tests start: Kafka's jars, old and new, Spark's connector, KafkaJS and kcat."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.compatibility.apache_kafka import CLIENTS_POM, ToolMissing, jars, old_client_jars, version
 from tests.compatibility.drivers import kafkajs
+from tests.compatibility.spark_connector import CONNECTOR_POM, connector_jars
 
 _INSTALL_TIMEOUT_S: Final = 300
 
@@ -41,6 +42,7 @@ def main() -> int:
     try:
         sys.stdout.write(f"Apache Kafka {version()}: {jars()}\n")
         sys.stdout.write(f"Java client {version(CLIENTS_POM)}: {old_client_jars()}\n")
+        sys.stdout.write(f"Spark's Kafka connector {version(CONNECTOR_POM)}: {connector_jars()}\n")
         sys.stdout.write(f"KafkaJS: {kafkajs()}\n")
         sys.stdout.write(f"kcat: {kcat()}\n")
     except ToolMissing as missing:

@@ -53,7 +53,7 @@ def test_tidelog_log_dump_finds_kafkas_other_files_sound(kafka: KafkaProcess, to
 
 def tidelog_dump(*files: Path) -> str:
     command = [sys.executable, "-m", "tidelog", "log", "dump", "--records", *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

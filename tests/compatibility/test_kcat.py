@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.slow]
 
 def kcat(path: str, broker: TidelogProcess, *arguments: str, stdin: str = "") -> str:
     command = [path, "-b", broker.bootstrap, "-m", "10", *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -87,7 +87,8 @@ def test_the_newest_versions_of_both_sides_are_spoken(ours: OurClient) -> None:
             connection = await cluster.connect(next(iter(cluster.metadata.brokers)), Lane.CONTROL)
             return {key: connection.version_of(key) for key in FOR_CLIENTS}
 
-    assert ours.run(story()) == FOR_CLIENTS
+    # Kafka keeps the newest version of this one to itself: prepared transactions (KIP-939) are not released yet.
+    assert ours.run(story()) == {**FOR_CLIENTS, ApiKey.INIT_PRODUCER_ID: 5}
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -24,6 +24,7 @@ def broker_count(bootstrap: str) -> int:
     return len(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).brokers)
 
 
+@pytest.mark.timed
 def test_brokers_are_killed_stopped_continued_and_started_again_one_by_one(tmp_path: Path) -> None:
     with TidelogCluster(tmp_path, {"tidelog.registry.session.timeout.ms": "1500"}) as cluster:
         assert sorted(cluster.pids) == [1, 2, 3]
@@ -40,7 +41,7 @@ def test_brokers_are_killed_stopped_continued_and_started_again_one_by_one(tmp_p
         assert cluster.shut_down(3) == 0
         send(cluster.bootstrap, b"without the third")
         cluster.restart(3)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while broker_count(cluster.bootstrap) < 3:
             assert time.monotonic() < deadline
         pids = list(cluster.pids.values())

@@ -76,7 +76,7 @@ def test_damaged_frames_of_every_api_harm_nobody(victim: Victim) -> None:
 @pytest.mark.proof
 @pytest.mark.timeout(0)
 def test_damaged_frames_harm_nobody_for_long(victim: Victim) -> None:
-    check_unharmed(victim, os.environ.get("TIDELOG_FUZZ_SEED", "long"), float(os.environ.get("TIDELOG_FUZZ_S", "60")))
+    check_unharmed(victim, os.environ.get("TIDELOG_FUZZ_SEED", "long"), float(os.environ.get("TIDELOG_FUZZ_S", "40")))
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104857601, 0x47455420, 0x16030102])

@@ -76,18 +76,18 @@ async def wait_for_a_lock(path: Path, registry: Registry, duration_s: float) -> 
 
 
 @pytest.mark.timed
-def test_write_outlasts_a_short_lock_without_holding_the_loop(path: Path) -> None:
+def test_c05_write_outlasts_a_short_lock_without_holding_the_loop(path: Path) -> None:
     assert LOCK_TIMEOUT_MS > 5_000
     assert tell(path, lambda registry: wait_for_a_lock(path, registry, 0.1)) < 100
 
 
 @pytest.mark.proof
-def test_write_outlasts_a_lock_of_five_seconds_without_holding_the_loop(path: Path) -> None:
+def test_c05_write_outlasts_a_lock_of_five_seconds_without_holding_the_loop(path: Path) -> None:
     assert tell(path, lambda registry: wait_for_a_lock(path, registry, 5)) < 100
 
 
 @pytest.mark.timed
-def test_lock_longer_than_the_timeout_ends_no_session(path: Path) -> None:
+def test_c05_lock_longer_than_the_timeout_ends_no_session(path: Path) -> None:
     async def story(registry: SqliteRegistry) -> None:
         other = SqliteRegistry(str(path), session_timeout_ms=500, lock_timeout_ms=100)
         await other.open_session()
@@ -186,6 +186,25 @@ def test_session_that_was_expired_meanwhile_is_not_expired_twice(files: list[Sql
     assert first.children("/") == []
 
 
+def test_c05_owner_that_goes_on_after_a_survivor_expired_it_writes_nothing(files: list[SqliteFile]) -> None:
+    """Stopped between deciding to write and writing: the session is checked in the transaction that would write."""
+    survivor, _, stopped = files
+    assert stopped.session_id is not None
+    survivor.expire_session(stopped.session_id)
+    survivor.multi([Create("/epoch", b"1")])
+    for late in (Set("/epoch", b"2"), Create("/mine", ephemeral=True)):
+        with pytest.raises(SessionExpired):
+            stopped.multi([late])
+    epoch, mine = survivor.find(["/epoch", "/mine"])
+    assert epoch is not None
+    assert (epoch.data, mine) == (b"1", None)
+    stopped.open_session()
+    stopped.multi([Create("/mine", ephemeral=True)])
+    [mine] = survivor.find(["/mine"])
+    assert mine is not None
+    assert mine.czxid > epoch.czxid, "no epoch is used twice"
+
+
 def test_session_that_was_ended_by_its_owner_is_not_told_as_expired(path: Path, files: list[SqliteFile]) -> None:
     first, _, leaving = files
     leaving.end_session()
@@ -232,7 +251,7 @@ def epoch_in(directory: Path, content: bytes, wal: bytes) -> int:
 
 
 @pytest.mark.slow
-def test_power_cut_anywhere_in_the_log_leaves_a_committed_prefix(path: Path, tmp_path: Path) -> None:
+def test_c05_power_cut_anywhere_in_the_log_leaves_a_committed_prefix(path: Path, tmp_path: Path) -> None:
     wals: list[bytes] = []  # the log when the epoch of this number was answered
 
     def note() -> None:
@@ -284,7 +303,7 @@ asyncio.run(main(sys.argv[1]))
 
 
 @pytest.mark.slow
-def test_full_disk_refuses_writes_whole_and_is_used_again_when_there_is_room(tmp_path: Path) -> None:
+def test_c05_full_disk_refuses_writes_whole_and_is_used_again_when_there_is_room(tmp_path: Path) -> None:
     mount = f"mount -t tmpfs -o size=600k tmpfs {tmp_path}"
     command = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
     try:

@@ -101,7 +101,7 @@ def test_killed_process_is_gone_for_the_others_within_a_third_of_a_second(path: 
 
 
 @pytest.mark.timed
-def test_stopped_process_is_expired_and_writes_nothing_when_it_goes_on(path: Path) -> None:
+def test_c05_stopped_process_is_expired_and_writes_nothing_when_it_goes_on(path: Path) -> None:
     async def story() -> bytes:
         async with holders(path, "a", "b", "c", timeout_ms=1_000) as (first, second, stopped):
             await first.hears("ids", "a,b,c")

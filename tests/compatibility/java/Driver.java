@@ -63,6 +63,8 @@ public final class Driver {
     private final PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     private final String bootstrap;
     private final Admin admin;
+    private final Members members = new Members();
+    private final Transactions transactions = new Transactions();
     private TopicPartition place;
     private Producer<byte[], byte[]> stayingProducer;
     private Consumer<byte[], byte[]> stayingConsumer;
@@ -95,6 +97,11 @@ public final class Driver {
     }
 
     private void obey(String command, List<String> fields) throws Exception {
+        if (command.startsWith("transact-")) {
+            Map<String, Object> config = config(fields.get(fields.size() - 1));
+            transactions.obey(command, fields, config).forEach(this::tell);
+            return;
+        }
         switch (command) {
             case "produce": produce(fields); break;
             case "consume": consume(fields); break;
@@ -102,6 +109,9 @@ public final class Driver {
             case "stay": stay(fields.get(0)); break;
             case "send-on": sendOn(fields); break;
             case "read-on": readOn(fields.get(0)); break;
+            case "join": join(fields); break;
+            case "look": tell(members.look(fields.get(0))); break;
+            case "leave": tell(members.leave(fields.get(0))); break;
             case "create": create(fields); break;
             case "topics": tell(admin.listTopics().names().get().stream().sorted().toArray()); break;
             case "describe": describe(fields.get(0)); break;
@@ -225,6 +235,12 @@ public final class Driver {
                 tell(record.offset(), new String(record.value(), StandardCharsets.UTF_8));
             }
         }
+    }
+
+    // --- groups ----------------------------------------------------------------------------------------------------------------------
+
+    private void join(List<String> fields) {
+        members.join(fields.get(0), fields.get(1), config(fields.get(2)));
     }
 
     // --- administration --------------------------------------------------------------------------------------------------------------

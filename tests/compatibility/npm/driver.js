@@ -46,6 +46,8 @@ const settingsOfEveryClient = {
 }
 const kafka = new Kafka({ ...settingsOfEveryClient, logLevel: logLevel.WARN })
 const admin = kafka.admin()
+const members = new Map()
+const transactions = new Map()
 let staying
 
 const commands = {
@@ -88,6 +90,115 @@ const commands = {
       const [{ baseOffset }] = await producer.send({ topic, messages: [{ partition: 0, value: String(number) }] })
       tell(baseOffset, number)
     }
+  },
+
+  // Members of groups: each reads on by itself and commits what it has read.
+  async join(name, topic, settings) {
+    const { 'group.id': groupId, ...timing } = pairs(settings)
+    const [sessionTimeout, heartbeatInterval] = ['session.timeout.ms', 'heartbeat.interval.ms'].map(each => Number(timing[each]))
+    const client = new Kafka({ brokers: bootstrap.split(','), logLevel: logLevel.NOTHING })
+    // Few retries: it begins anew instead, which with those it has by default it does only after 15 seconds without its coordinator.
+    const consumer = client.consumer({ groupId, sessionTimeout, heartbeatInterval, maxWaitTimeInMs: 200, retry: { retries: 2 } })
+    const member = { consumer, owned: [], rebalances: 0, read: [], failure: null }
+    consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
+      member.rebalances++
+      member.owned = payload.memberAssignment[topic] ?? []
+    })
+    consumer.on(consumer.events.REBALANCING, () => (member.owned = []))
+    consumer.on(consumer.events.CRASH, ({ payload }) => (member.failure = payload.restart ? null : payload.error))
+    members.set(name, member)
+    await consumer.connect()
+    await consumer.subscribe({ topics: [topic], fromBeginning: true })
+    await consumer.run({ eachMessage: async ({ message }) => void member.read.push(message.value.toString()) })
+  },
+
+  async look(name) {
+    const { owned, rebalances, read, failure } = members.get(name)
+    if (failure) throw failure
+    tell(owned.join(' '), rebalances, read.join(' '))
+  },
+
+  async leave(name) {
+    await members.get(name).consumer.disconnect()
+    await commands.look(name)
+    members.delete(name)
+  },
+
+  // Producers with a transactional id, each with a consumer whose offsets go along once it has joined a group.
+  async 'transact-open'(name, settings) {
+    const { 'transactional.id': transactionalId, 'transaction.timeout.ms': timeout } = pairs(settings)
+    const client = new Kafka({ brokers: bootstrap.split(','), logLevel: logLevel.NOTHING })
+    const producer = client.producer({ transactionalId, transactionTimeout: Number(timeout), maxInFlightRequests: 1, idempotent: true })
+    await producer.connect()
+    // A transaction is begun at once, for that is when KafkaJS asks for its id; the first `begin` is given it.
+    transactions.set(name, { client, producer, ready: await producer.transaction(), joins: 0, read: [], positions: new Map() })
+  },
+
+  async 'transact-begin'(name) {
+    const one = transactions.get(name)
+    one.transaction = one.ready ?? (await one.producer.transaction())
+    one.ready = null
+  },
+
+  async 'transact-send'(name, topic, partition, value) {
+    await transactions.get(name).transaction.send({ topic, messages: [{ partition: Number(partition), value }] })
+  },
+
+  async 'transact-flush'() {},
+
+  async 'transact-commit'(name) {
+    const one = transactions.get(name)
+    refuseSecondJoin(one)
+    await one.transaction.commit()
+  },
+
+  async 'transact-abort'(name) {
+    await transactions.get(name).transaction.abort()
+  },
+
+  async 'transact-join'(name, topic, settings) {
+    const one = transactions.get(name)
+    one.topic = topic
+    one.groupId = pairs(settings)['group.id']
+    one.consumer = one.client.consumer({ groupId: one.groupId, sessionTimeout: 6000, heartbeatInterval: 500, maxWaitTimeInMs: 200, retry: { retries: 2 } })
+    // KafkaJS tells the name of the group only (it is older than KIP-447), so no broker refuses offsets of a membership that is over.
+    one.consumer.on(one.consumer.events.GROUP_JOIN, () => one.joins++)
+    await one.consumer.connect()
+    await one.consumer.subscribe({ topics: [topic], fromBeginning: true })
+    const eachMessage = async ({ partition, message }) => void one.read.push([partition, message.offset, message.value.toString()])
+    await one.consumer.run({ autoCommit: false, eachMessage })
+  },
+
+  async 'transact-poll'(name) {
+    const one = transactions.get(name)
+    refuseSecondJoin(one)
+    if (one.read.length === 0) await new Promise(resolve => setTimeout(resolve, 200))
+    for (const [partition, offset, value] of one.read.splice(0)) {
+      tell(partition, offset, value)
+      one.positions.set(partition, String(Number(offset) + 1))
+    }
+  },
+
+  async 'transact-offsets'(name) {
+    const { transaction, topic, groupId, positions } = transactions.get(name)
+    const partitions = [...positions].map(([partition, offset]) => ({ partition, offset }))
+    positions.clear()
+    await transaction.sendOffsets({ consumerGroupId: groupId, topics: [{ topic, partitions }] })
+  },
+
+  async 'transact-rewind'(name) {
+    const { consumer, topic, groupId, positions, read } = transactions.get(name)
+    positions.clear()
+    const [{ partitions }] = await admin.fetchOffsets({ groupId, topics: [topic] })
+    for (const { partition, offset } of partitions) consumer.seek({ topic, partition, offset: String(Math.max(Number(offset), 0)) })
+    read.splice(0)
+  },
+
+  async 'transact-close'(name) {
+    const { producer, consumer } = transactions.get(name)
+    transactions.delete(name)
+    await producer.disconnect()
+    await consumer?.disconnect()
   },
 
   async positions(topic, partition, _settings, ...times) {
@@ -163,6 +274,11 @@ async function fetchRecords(broker, topic, partition, from, wanted) {
       got++
     }
   }
+}
+
+// A consumer that joins anew reads from what is committed, so again what is in the transaction at hand, and maybe in the last one.
+function refuseSecondJoin({ joins }) {
+  if (joins > 1) throw Object.assign(new Error('the consumer has joined anew'), { name: 'KafkaJSJoinedAnew' })
 }
 
 function messageToSend(field) {
