@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from tidelog.client import Consumer, ConsumerConfig, Producer, ProducerConfig
-from tidelog.runtime.real import real_runtime
+from tidelog.client import Consumer, Producer
 
 BOOTSTRAP = os.environ.get("TIDELOG_BOOTSTRAP", "127.0.0.1:9092")
 TOPIC = "example-tidelog"
@@ -14,17 +13,14 @@ TOPIC = "example-tidelog"
 
 async def main() -> None:
     """Send ten records, without waiting for each, and read them back."""
-    runtime = real_runtime()
-    to_send = ProducerConfig.from_properties({"bootstrap.servers": BOOTSTRAP, "compression.type": "lz4"})
-    async with Producer.connect(to_send, runtime) as producer:
+    async with Producer(BOOTSTRAP, {"compression.type": "lz4"}) as producer:
         deliveries = [
             await producer.send(TOPIC, f"value-{n}".encode(), key=b"k", headers=[("n", b"%d" % n)]) for n in range(10)
         ]
         first, *_, last = [await delivery for delivery in deliveries]
     print(f"acknowledged: {first.topic_partition}, offsets {first.offset} to {last.offset}")
 
-    to_read = ConsumerConfig.from_properties({"bootstrap.servers": BOOTSTRAP})
-    async with Consumer.connect(to_read, runtime) as consumer, asyncio.timeout(30):
+    async with Consumer(BOOTSTRAP) as consumer, asyncio.timeout(30):
         consumer.assign([first.topic_partition])
         consumer.seek(first.topic_partition, first.offset)
         async for record in consumer:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import Final, TypeVar
 
 from tidelog.client.admin_groups import GroupAdmin
@@ -25,6 +26,7 @@ from tidelog.client.admin_values import (
     ResourceResult,
     TopicResult,
 )
+from tidelog.client.brought import Settings, brought
 from tidelog.client.cluster import ClientRuntime, Cluster
 from tidelog.client.config import ClientConfig
 from tidelog.client.connection import Connection
@@ -50,10 +52,18 @@ _TOPIC_STATES_FROM: Final = 6
 class Admin(ReplicaAdmin):
     """Talks to the controller where it must, to any broker where it can; groups are looked after by `groups`, transactions by `transactions`.
 
-    Owns nothing but what its cluster owns.
+    `async with Admin("127.0.0.1:9092") as admin` brings its own cluster; given one, it owns nothing and needs no block.
     """
 
-    def __init__(self, cluster: Cluster, config: ClientConfig, runtime: ClientRuntime) -> None:
+    def __init__(
+        self,
+        cluster: Cluster | str,
+        config: ClientConfig | Settings | None = None,
+        runtime: ClientRuntime | None = None,
+    ) -> None:
+        ground = brought(cluster, config, runtime, ClientConfig, Cluster)
+        self._own_cluster = ground.own
+        cluster, config, runtime = ground.cluster, ground.config, ground.runtime
         super().__init__(cluster, config, runtime)
         self.groups = GroupAdmin(cluster, config, runtime)
         self.transactions = TransactionAdmin(cluster, config, runtime)
@@ -65,6 +75,17 @@ class Admin(ReplicaAdmin):
         """An admin with a cluster of its own, gone when the block ends."""
         async with Cluster(config, runtime) as cluster:
             yield cls(cluster, config, runtime)
+
+    async def __aenter__(self) -> Admin:
+        if self._own_cluster is not None:
+            await self._own_cluster.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._own_cluster is not None:
+            await self._own_cluster.__aexit__(kind, error, traceback)
 
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[TopicResult]:
         """Create topics, and wait until every broker can tell who leads them; one result per topic, none raised."""

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final
 
 from tidelog.client.assignment import Assignment, Watermarks
+from tidelog.client.brought import Settings, brought
 from tidelog.client.cluster import ClientRuntime, Cluster
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.config_kinds import OffsetReset
@@ -26,14 +27,23 @@ CLOSE_TIMEOUT_MS: Final = 30_000
 
 
 class Consumer:
-    """Reads partitions in offset order; use as `async with`, or `Consumer.connect` to bring its own cluster.
+    """Reads partitions in offset order: `async with Consumer("127.0.0.1:9092", {"group.id": "g"}) as consumer`.
 
-    Which ones is said with `assign`, or by the members of its group (`group.subscribe`). Records are fetched ahead in the background,
-    within fetch.max.bytes. Only one task may poll at a time.
+    Several clients may share a cluster, its settings and its runtime, which are given instead of addresses then. Which partitions is said
+    with `assign`, or by the members of its group (`group.subscribe`). Records are fetched ahead in the background, within
+    fetch.max.bytes. Only one task may poll at a time.
     """
 
-    def __init__(self, cluster: Cluster, config: ConsumerConfig, runtime: ClientRuntime) -> None:
-        self._config = config
+    def __init__(
+        self,
+        cluster: Cluster | str,
+        config: ConsumerConfig | Settings | None = None,
+        runtime: ClientRuntime | None = None,
+    ) -> None:
+        ground = brought(cluster, config, runtime, ConsumerConfig, _own_cluster)
+        self._own_cluster = ground.own
+        cluster, runtime = ground.cluster, ground.runtime
+        self._config = config = ground.config
         self._assignment = Assignment(policy=config.auto_offset_reset, buffered_bytes_max=config.fetch_max_bytes)
         self._fetcher = Fetcher(cluster, config, runtime, assignment=self._assignment, on_arrival=self._on_arrival)
         self._lookup = OffsetLookup(cluster, config, runtime, config.isolation_level)
@@ -49,13 +59,12 @@ class Consumer:
     @asynccontextmanager
     async def connect(cls, config: ConsumerConfig, runtime: ClientRuntime) -> AsyncIterator[Consumer]:
         """A consumer with a cluster of its own, both gone when the block ends."""
-        async with (
-            Cluster(config, runtime, creates_topics=config.allow_auto_create_topics) as cluster,
-            cls(cluster, config, runtime) as consumer,
-        ):
+        async with _own_cluster(config, runtime) as cluster, cls(cluster, config, runtime) as consumer:
             yield consumer
 
     async def __aenter__(self) -> Consumer:
+        if self._own_cluster is not None:
+            await self._own_cluster.__aenter__()
         await self._scope.open()
         self._scope.spawn(self._fetcher.run(self._scope), name="consumer")
         self._driver.start(self._scope)
@@ -79,7 +88,11 @@ class Consumer:
         try:
             await self._driver.depart(commits=commits, timeout_ms=timeout_ms)
         finally:
-            await self._scope.close()
+            try:
+                await self._scope.close()
+            finally:
+                if self._own_cluster is not None:
+                    await self._own_cluster.close()
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -217,3 +230,7 @@ class Consumer:
     def _on_group_news(self) -> None:
         self._fetcher.wake()
         self._on_arrival()
+
+
+def _own_cluster(config: ConsumerConfig, runtime: ClientRuntime) -> Cluster:
+    return Cluster(config, runtime, creates_topics=config.allow_auto_create_topics)

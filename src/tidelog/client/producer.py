@@ -10,6 +10,7 @@ from types import TracebackType
 
 from tidelog.client.accumulator import Accumulator, AccumulatorLimits
 from tidelog.client.batch import EncodedRecords, OutgoingRecord, RecordMetadata, read_encoded
+from tidelog.client.brought import Settings, brought
 from tidelog.client.cluster import ClientRuntime, Cluster
 from tidelog.client.config import ProducerConfig
 from tidelog.client.errors import (
@@ -55,16 +56,25 @@ class _FutureDelivery:
 
 
 class Producer(TransactionCalls):
-    """Batches, compresses, sends and retries records; use as `async with`, or `Producer.connect` to bring its own cluster.
+    """Batches, compresses, sends and retries records: `async with Producer("127.0.0.1:9092", {"linger.ms": 5}) as producer`.
+
+    Several clients may share a cluster, its settings and its runtime, which are given instead of addresses then.
 
     With idempotence (the default) every record is in the log once and in order, as long as this producer lives. Leaving the block waits for
     all deliveries, unless it is left by an exception. With a transactional.id records can be sent in transactions only.
     """
 
-    def __init__(self, cluster: Cluster, config: ProducerConfig, runtime: ClientRuntime) -> None:
-        self._cluster = cluster
-        self._config = config
-        self._runtime = runtime
+    def __init__(
+        self,
+        cluster: Cluster | str,
+        config: ProducerConfig | Settings | None = None,
+        runtime: ClientRuntime | None = None,
+    ) -> None:
+        ground = brought(cluster, config, runtime, ProducerConfig, _own_cluster)
+        self._own_cluster = ground.own
+        self._cluster = cluster = ground.cluster
+        self._config = config = ground.config
+        self._runtime = runtime = ground.runtime
         sequencer = Sequencer(may_bump=config.transactional_id is None) if config.enable_idempotence else None
         self._accumulator = Accumulator(_limits(config), sequencer)
         self._sticky = StickyPartitioner(runtime.randomness)
@@ -91,14 +101,12 @@ class Producer(TransactionCalls):
     @asynccontextmanager
     async def connect(cls, config: ProducerConfig, runtime: ClientRuntime) -> AsyncIterator[Producer]:
         """A producer with a cluster of its own, both gone when the block ends."""
-        in_flight_max = config.max_in_flight_requests_per_connection
-        async with (
-            Cluster(config, runtime, creates_topics=True, in_flight_max=in_flight_max) as cluster,
-            cls(cluster, config, runtime) as producer,
-        ):
+        async with _own_cluster(config, runtime) as cluster, cls(cluster, config, runtime) as producer:
             yield producer
 
     async def __aenter__(self) -> Producer:
+        if self._own_cluster is not None:
+            await self._own_cluster.__aenter__()
         await self._scope.open()
         self._scope.spawn(self._sender.run(self._scope), name="producer")
         if self._transactions is not None:
@@ -200,7 +208,11 @@ class Producer(TransactionCalls):
             for batch in self._accumulator.abandon():
                 batch.fail(ClientClosed("the producer was closed before the record was acknowledged"))
             self._on_progress()
-            await self._scope.close()
+            try:
+                await self._scope.close()
+            finally:
+                if self._own_cluster is not None:
+                    await self._own_cluster.close(timeout_ms=timeout_ms)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -289,6 +301,11 @@ class Producer(TransactionCalls):
     def _update_urgency(self) -> None:
         self._sender.is_urgent = bool(self._room_waiters or self._flush_waiters)
         self._sender.wake()
+
+
+def _own_cluster(config: ProducerConfig, runtime: ClientRuntime) -> Cluster:
+    in_flight_max = config.max_in_flight_requests_per_connection
+    return Cluster(config, runtime, creates_topics=True, in_flight_max=in_flight_max)
 
 
 def _limits(config: ProducerConfig) -> AccumulatorLimits:

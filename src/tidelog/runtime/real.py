@@ -1,4 +1,4 @@
-"""The world as it is. The only import through which a process gets a real runtime; nothing but entry points and tests uses it."""
+"""The world as it is. Only the command line, what Spark starts, and clients that are given addresses use it; and tests."""
 
 from __future__ import annotations
 
