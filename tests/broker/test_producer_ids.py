@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.simulation.story import passed
-from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.producer_ids import WAIT_S, ProducerIds
 from tidelog.model import ApiError, ErrorCode
 from tidelog.simulation.world import World
 
@@ -104,3 +104,22 @@ def test_whoever_leaves_while_ids_are_fetched_waits_for_nothing() -> None:
         world.run(story())
         assert world.loop.time_ms() < 1_000
     assert registry.granted == 0
+
+
+def test_a_registry_that_says_nothing_is_not_waited_for_without_end() -> None:
+    async def never() -> range:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    async def story() -> None:
+        ids = ProducerIds(never)
+        async with ids.running():
+            asked_at = asyncio.get_running_loop().time()
+            for _ in range(2):  # whoever asks first, and whoever waits behind the one that is fetched ahead
+                with pytest.raises(ApiError) as told:
+                    await ids.next()
+                assert told.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert asyncio.get_running_loop().time() - asked_at == pytest.approx(2 * WAIT_S, abs=1)
+
+    with World() as world:
+        world.run(story())

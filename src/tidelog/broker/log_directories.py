@@ -97,8 +97,10 @@ def _open(config: BrokerConfig, runtime: Runtime, path: str, cluster_id: str) ->
     except StorageFailure:
         directory.release()
         raise
+    # Where there is no log yet, nothing was left unclean.
+    left = {"is_clean": directory.is_clean} if directory.logs else {}
     logger.info(
         "log directory opened",
-        extra=fields(directory=path, log_count=len(directory.logs), is_clean=directory.is_clean),
+        extra=fields(directory=path, log_count=len(directory.logs), **left),
     )
     return directory

@@ -11,10 +11,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from tidelog.model import ApiError, ProducerId
+from tidelog.model import ApiError, ErrorCode, ProducerId
 from tidelog.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
+
+WAIT_S: Final = 20.0
+"""For the registry, whose disk may stall: less than clients wait for an answer, so that they hear why there is none, and ask again."""
 
 _SHARE_LEFT: Final = 10
 """Of a block, one in so many is left when the next is fetched."""
@@ -61,10 +64,13 @@ class ProducerIds:
         return producer_id
 
     async def ensure(self) -> None:
-        """Wait until there is at least one. Raises ApiError where none can be had."""
-        async with self._refill:
-            if not self.is_stocked:  # Whoever waited for the lock may find the stock refilled.
-                await self._fetch()
+        """Wait until there is at least one, for WAIT_S at most. Raises ApiError where none can be had."""
+        try:
+            async with asyncio.timeout(WAIT_S), self._refill:
+                if not self.is_stocked:  # Whoever waited for the lock may find the stock refilled.
+                    await self._fetch()
+        except TimeoutError:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no answer of the registry in {WAIT_S} s") from None
 
     async def next(self) -> ProducerId:
         """A producer id nobody else ever got. Raises ApiError where none can be had."""

@@ -64,4 +64,6 @@ def _encode(number: int) -> bytes:
 
 
 _SMALL_COUNT: Final = 8192  # all that fit in two bytes
-_SMALL: Final = [_encode(number) for number in range(_SMALL_COUNT)]
+_SMALL: Final = [bytes((2 * number,)) for number in range(64)] + [
+    bytes((2 * number & 0x7F | 0x80, 2 * number >> 7)) for number in range(64, _SMALL_COUNT)
+]
