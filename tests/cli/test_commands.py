@@ -55,6 +55,21 @@ def test_reading_starts_and_ends_where_it_is_told(shell: Shell, topic: str, wher
     assert shell.ok("consume", "-t", topic, "-e", *where) == printed
 
 
+@pytest.mark.parametrize("more", [[], ["-e"]], ids=["for ever", "to the end"])
+def test_an_offset_that_is_not_there_is_named_with_those_that_are(shell: Shell, topic: str, more: list[str]) -> None:
+    shell.ok("produce", "-t", topic, stdin=b"0\n1\n2\n3\n")
+    assert shell("consume", "-t", topic, "-o", "99", *more) == b""
+    assert shell.exit_code == 1
+    assert f"{topic}-0 has no offset 99: it begins at 0 and ends before 4" in shell.errors
+
+
+def test_a_partition_without_the_offset_is_left_out_aloud(shell: Shell, topic: str) -> None:
+    shell.ok("topics", "create", topic, "--partitions", "2")
+    shell.ok("produce", "-t", topic, "-p", "1", stdin=b"0\n1\n2\n")
+    assert shell.ok("consume", "-t", topic, "-o", "1", "-e") == b"1\n2\n"
+    assert f"{topic}-0 has no offset 1: it begins at 0 and ends before 0, and is left out" in shell.errors
+
+
 def test_reading_between_two_times(shell: Shell, topic: str) -> None:
     lines = b"".join(b'{"value": "%d", "timestamp_ms": %d}\n' % (n, 1_700_000_000_000 + n) for n in range(5))
     shell.ok("produce", "-t", topic, "-J", stdin=lines)

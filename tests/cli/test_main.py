@@ -47,6 +47,17 @@ def test_what_is_not_understood_exits_2_and_says_so_on_stderr(
     assert "try: tidelog" in captured.err
 
 
+@pytest.mark.parametrize("words", [["up"], ["topics", "create", "x"], ["groups", "reset"]])
+def test_an_unknown_option_points_to_the_help_of_its_own_command(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(*words, "--no-such-option") == 2
+    own = " ".join(words[:2])
+    said = capsys.readouterr().err
+    assert said.startswith(f"tidelog {own}: ")
+    assert said.endswith(f"try: tidelog {own} --help\n")
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([command.name, "--help"] for command in COMMANDS)])
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     """What keeps `--help` under 300 ms, said without a stopwatch."""

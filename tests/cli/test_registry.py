@@ -30,10 +30,19 @@ def opened(config: BrokerConfig) -> Registry:
     return asyncio.run(look())
 
 
-def test_without_zookeeper_the_registry_is_a_file_beside_the_first_log_directory(tmp_path: Path) -> None:
+def test_without_zookeeper_the_registry_is_a_file_in_the_first_log_directory(tmp_path: Path) -> None:
     config = chosen(log_dirs=f"{tmp_path}/a/logs,{tmp_path}/b/logs")
-    assert registry_path(config) == tmp_path / "a" / "registry.sqlite"
+    assert registry_path(config) == tmp_path / "a" / "logs" / "registry.sqlite"
     assert isinstance(opened(config), SqliteRegistry)
+
+
+def test_a_registry_beside_the_log_directory_is_used_unless_there_is_one_in_it(tmp_path: Path) -> None:
+    config = chosen(log_dirs=f"{tmp_path}/logs")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "registry.sqlite").touch()
+    assert registry_path(config) == tmp_path / "registry.sqlite"
+    (tmp_path / "logs" / "registry.sqlite").touch()
+    assert registry_path(config) == tmp_path / "logs" / "registry.sqlite"
 
 
 def test_its_file_can_be_chosen(tmp_path: Path) -> None:

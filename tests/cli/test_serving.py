@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -158,3 +159,32 @@ def test_ctrl_c_ends_a_consumer_quietly(tmp_path: Path) -> None:
             consumer.send_signal(signal.SIGINT)
             assert consumer.stderr.read() == b""
             assert consumer.wait(60) == 130
+
+
+def test_ctrl_c_ends_a_producer_that_is_typed_to_and_what_was_typed_is_there(tmp_path: Path) -> None:
+    with TidelogProcess(tmp_path) as broker:
+        command = [
+            sys.executable,
+            "-m",
+            "tidelog",
+            "produce",
+            "-b",
+            broker.bootstrap,
+            "-t",
+            "kept",
+            "-v",
+            "-X",
+            "linger.ms=0",
+        ]
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as producer:
+            os.close(theirs)
+            assert producer.stdout is not None
+            assert producer.stderr is not None
+            os.write(ours, b"one\ntwo\n")
+            assert producer.stdout.readline() == b"kept-0@0\n"  # it reads on, and waits for the next line
+            producer.send_signal(signal.SIGINT)
+            assert producer.stderr.read() == b""
+            assert producer.wait(60) == 130
+        os.close(ours)
+        assert read_all(broker) == ["one", "two"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import os
 import threading
 from collections.abc import AsyncIterator
 from typing import BinaryIO, Final
@@ -40,6 +42,9 @@ async def _read(stream: BinaryIO) -> bytes:
 
 
 def _some(stream: BinaryIO) -> bytes:
-    read1 = getattr(stream, "read1", None)
-    chunk: bytes = stream.read(CHUNK_BYTES) if read1 is None else read1(CHUNK_BYTES)
-    return chunk
+    """Straight from the file, if there is one: a thread that waits in Python's buffer holds its lock, and Python cannot end without it."""
+    try:
+        descriptor = stream.fileno()
+    except io.UnsupportedOperation:
+        return stream.read(CHUNK_BYTES)
+    return os.read(descriptor, CHUNK_BYTES)

@@ -18,7 +18,7 @@ from tidelog.cli.arguments import (
     escaped_bytes,
     whole_number,
 )
-from tidelog.cli.failure import EXIT_OK, WrongUsage
+from tidelog.cli.failure import EXIT_OK, CommandFailed, WrongUsage
 from tidelog.cli.positions import POSITION_HELP, At, AtTime, BeforeEnd, Edge, Position, Range, parse_range
 from tidelog.cli.shown_record import FORMAT_HELP, RecordFormat, ShownRecord, to_json
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tidelog.client import Consumer
     from tidelog.model import Offset, TopicPartition
     from tidelog.runtime import Runtime
+
+PARTITIONS_NAMED: Final = 5  # in one sentence
 
 _EXAMPLES: Final = rf"""{FORMAT_HELP}
 examples:
@@ -138,7 +140,7 @@ async def _consume(
         partitions = partitions_of(topic, options.partition)
         starts = await _starts(consumer, partitions, wanted.start)
         ends = await _ends(consumer, partitions, wanted, is_bounded=options.exit)
-        consumer.assign(partitions)
+        consumer.assign(list(starts))
         for topic_partition, offset in starts.items():
             consumer.seek(topic_partition, offset)
         # On a terminal that also shows the records, the records are the progress.
@@ -158,7 +160,7 @@ async def _starts(
     """The offset to start at in each partition."""
     match start:
         case At():
-            return dict.fromkeys(partitions, start.offset)
+            return await _starts_at(consumer, partitions, start.offset)
         case Edge.BEGINNING:
             return await consumer.beginning_offsets(partitions)
         case Edge.END:
@@ -168,6 +170,25 @@ async def _starts(
             return {each: max(first[each], end[each] - start.count) for each in partitions}
         case AtTime():
             return await _offsets_at(consumer, partitions, start)
+
+
+async def _starts_at(
+    consumer: Consumer, partitions: Sequence[TopicPartition], offset: Offset
+) -> dict[TopicPartition, Offset]:
+    """That offset in each partition that has it, or will have it next; others are named. Raises CommandFailed if none has."""
+    first, end = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
+    starts = {each: offset for each in partitions if first[each] <= offset <= end[each]}
+    missing = [
+        f"{each} has no offset {offset}: it begins at {first[each]} and ends before {end[each]}"
+        for each in partitions
+        if each not in starts
+    ]
+    if not starts:
+        raise CommandFailed(
+            "; ".join(missing[:PARTITIONS_NAMED]) + ("; ..." if len(missing) > PARTITIONS_NAMED else "")
+        )
+    sys.stderr.writelines(f"tidelog consume: {sentence}, and is left out\n" for sentence in missing)
+    return starts
 
 
 async def _ends(

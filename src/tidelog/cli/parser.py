@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from tidelog.cli.failure import EXIT_USAGE
@@ -42,6 +42,15 @@ class Parser(argparse.ArgumentParser):
             formatter_class=formatter_class,  # type: ignore[arg-type]  # typeshed wants a protocol whose methods are private
             allow_abbrev=False,
         )
+
+    def parse_known_args(  # type: ignore[override]  # typeshed has overloads for namespaces of other types
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """What a verb does not know is its own mistake, not one of the command around it, whose help would not help."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
         """Say what was not understood and where help is."""

@@ -103,6 +103,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _produce(options: argparse.Namespace, runtime: Runtime) -> int:
+    import asyncio
+
     from tidelog.cli.connecting import PATIENCE
     from tidelog.cli.progress import progress
     from tidelog.client import Producer, ProducerConfig
@@ -119,8 +121,10 @@ async def _produce(options: argparse.Namespace, runtime: Runtime) -> int:
     async with Producer.connect(ProducerConfig.from_properties(properties), runtime) as producer:
         try:
             await _send_all(options, producer, outcome)
-        except CommandFailed:
-            await producer.flush()  # what came before the bad piece of input has been sent, and is delivered
+        except (CommandFailed, asyncio.CancelledError):
+            await (
+                producer.flush()
+            )  # what came before the bad piece of input, or before Ctrl-C, has been sent, and is delivered
             raise
     return outcome.report()
 

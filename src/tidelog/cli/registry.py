@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Final
 
 from tidelog.cli.failure import CommandFailed, WrongUsage
 from tidelog.config import BrokerConfig
@@ -11,6 +12,8 @@ from tidelog.config.replication import GSSAPI, NO_AUTH
 from tidelog.registry import Registry
 from tidelog.registry.sqlite import SqliteRegistry
 from tidelog.registry.zookeeper_options import ZooKeeperOptions
+
+REGISTRY_FILE: Final = "registry.sqlite"
 
 
 def open_registry(config: BrokerConfig) -> Registry:
@@ -32,8 +35,15 @@ def open_registry(config: BrokerConfig) -> Registry:
 
 
 def registry_path(config: BrokerConfig) -> Path:
-    """Where the embedded registry is."""
-    return Path(config.registry_path) if config.registry_path else Path(config.log_dirs[0]).parent / "registry.sqlite"
+    """Where the embedded registry is: unless told, in the first log directory, since that may be all that a service's user owns.
+
+    A registry beside that directory, with none in it, is one that brokers share, or that an earlier version has left there.
+    """
+    if config.registry_path:
+        return Path(config.registry_path)
+    inside = Path(config.log_dirs[0]) / REGISTRY_FILE
+    beside = inside.parent.parent / REGISTRY_FILE
+    return beside if beside.is_file() and not inside.exists() else inside
 
 
 def zookeeper_options(config: BrokerConfig) -> ZooKeeperOptions:

@@ -122,7 +122,7 @@ def plan_from(options: argparse.Namespace) -> Plan:
         del (
             ground["log.dirs"],
             ground["tidelog.registry.path"],
-        )  # the registry lies beside the log directories by itself
+        )  # the registry lies in the first log directory by itself
     if "broker.id" in explicit:  # the older name of node.id
         del ground["node.id"]
     return Plan(

@@ -69,7 +69,7 @@ class BrokerConfig(TransactionConfig):
     )
     registry_path: str | None = setting(
         "tidelog.registry.path", optional_text("a file name"), "",
-        "The SQLite file all brokers of this machine share; empty puts registry.sqlite beside the first log directory.",
+        "The SQLite file of the registry, one for brokers that belong together; empty: registry.sqlite in or beside the first log directory.",
         read_by="cli.registry"
     )
     listeners: tuple[Listener, ...] = setting(

@@ -34,7 +34,7 @@ class ReplicationConfig:
     # The registry.
     zookeeper_connect: str | None = setting(
         "zookeeper.connect", optional_text("host:port,host:port/chroot"), "",
-        "The ZooKeeper ensemble of brokers on several machines; empty keeps the registry in a file that the brokers of this machine share.",
+        "The ZooKeeper ensemble of brokers on several machines; empty keeps the registry in a file, see tidelog.registry.path.",
         read_by="cli.registry"
     )
     zookeeper_session_timeout_ms: int = setting(
