@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 BRIEF_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """For a JVM that does not live long enough for what a better compiler and collector cost."""
 
-_TOO_BUSY: Final = "Python worker failed to connect back"
+_TOO_BUSY: Final = "connect back"
 _ATTEMPTS: Final = 10
 _START_S: Final = 120
 

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 READY: Final = "ready to run queries"
 STOP_SUFFIX: Final = ".stop"
 
-_SLOW_START: Final = (
-    "Python worker failed to connect back"  # Spark waits for ten seconds, whatever else the machine has to do
-)
+_SLOW_START: Final = "connect back"  # Spark waits for ten seconds, whatever else the machine has to do
 _SLOW_STARTS_MAX: Final = 20
 _LOOK_AGAIN_S: Final = 1
 _starting: Final = threading.Lock()

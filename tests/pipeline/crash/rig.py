@@ -56,6 +56,7 @@ class Driver:
         places = {"spark.local.dir": str(home / "local"), "spark.sql.warehouse.dir": str(home / "warehouse")}
         plan = Plan(master=master, settings={**_SETTINGS, **places, **(settings or {})})
         self._is_ready = False
+        self._spared: set[int] = set()
         self._process = RunningProcess(
             [sys.executable, "-m", "tests.pipeline.crash.program", plan.to_json()],
             environment={"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
@@ -94,13 +95,13 @@ class Driver:
             left = [each for each in left if each not in ended or each in failed]
 
     def kill(self, *, spared: Iterable[int] = ()) -> None:
-        """SIGKILL for the driver, its JVM and all it started, but for some."""
-        kept = set(spared)
-        eventually(lambda: not self._kill_once(kept), "the driver is dead")
+        """SIGKILL for the driver, its JVM and all it started, but for some, which are spared from now on."""
+        self._spared |= set(spared)
+        eventually(lambda: not self._kill_once(), "the driver is dead")
         self._process.kill()
 
-    def _kill_once(self, spared: set[int]) -> int:
-        members = [each.pid for each in session_members(self._process.pid) if each.pid not in spared]
+    def _kill_once(self) -> int:
+        members = [each.pid for each in session_members(self._process.pid) if each.pid not in self._spared]
         for pid in members:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -182,6 +183,15 @@ class Query:
         return self.home / f"run-{self._runs if run is None else run}.json"
 
 
+def _ending(bootstrap: str, sink_id: str) -> list[str]:
+    """Transactions that are decided, and whose markers are still on their way."""
+    return [
+        each.transactional_id
+        for each in open_transactions(bootstrap)
+        if each.transactional_id.startswith(sink_id) and each.state.startswith("Prepare")
+    ]
+
+
 def _ended(queries: Iterable[Query]) -> list[Query]:
     return [each for each in queries if each.has_ended]
 
@@ -232,7 +242,10 @@ class Ground:
         return Query(bootstrap=bootstrap, source=self.source, sink=sink, mode=mode, home=home, **given)  # type: ignore[arg-type]
 
     def verdict(self, query: Query) -> Verdict:
-        """Count what is in the sink topic, and look at what the query has left."""
+        """Count what is in the sink topic, and look at what the query has left, once what is decided has reached every partition."""
+        eventually(
+            lambda: not _ending(self.hand.bootstrap, query.sink_id), f"all of {query.mode} is ended that is decided"
+        )
         values = [(record.value or b"").decode() for record in self.hand.read(query.sink)]
         counts = Counter(value for value in values if value.startswith(query.tag))
         wanted = [f"{query.tag}{number}" for number in range(self.row_count)]

@@ -17,6 +17,7 @@ from typing import Final
 from tests.cluster.waiting import eventually
 
 PATIENCE_S: Final = 240  # for a test that gets several processes to where it wants them before it lets one go on
+OUTLIVE_S: Final = 1_200  # longer than any test: whoever outlives its driver is let go last, or killed
 
 
 class Act(enum.StrEnum):
@@ -87,6 +88,8 @@ class Script:
         draft.rename(self._file(point, "do"))
 
     def _do(self, point: str, act: Act, delay_ms: float) -> None:
+        if act is Act.OUTLIVE:  # before anybody hears that we are here, and kills the daemon
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
         draft = self._file(point, "arriving")
         draft.write_text(str(os.getpid()))
         draft.rename(self._file(point, "arrived"))
@@ -101,13 +104,12 @@ class Script:
             case Act.RAISE | Act.RAISE_ALWAYS:
                 raise Interrupted(f"as planned, at {point!r}")
             case Act.OUTLIVE:
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)
-                self._wait(point)
+                self._wait(point, OUTLIVE_S)
             case Act.WAIT:
-                self._wait(point)
+                self._wait(point, PATIENCE_S)
 
-    def _wait(self, point: str) -> None:
-        eventually(self._file(point, "go").exists, f"the test lets go at {point!r}", timeout_s=PATIENCE_S)
+    def _wait(self, point: str, timeout_s: float) -> None:
+        eventually(self._file(point, "go").exists, f"the test lets go at {point!r}", timeout_s=timeout_s)
 
     def _file(self, point: str, suffix: str) -> Path:
         return self.directory / f"{point.replace(' ', '-')}.{suffix}"

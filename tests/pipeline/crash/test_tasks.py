@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.compatibility.processes import wait_until_gone
 from tests.pipeline.crash.crashing import POINTS
-from tests.pipeline.crash.rig import Driver, Ground
+from tests.pipeline.crash.rig import Driver, Ground, Query
 from tests.pipeline.crash.script import PATIENCE_S, Act
 from tidelog.simulation import SimulatedRandomness
 
@@ -51,26 +54,54 @@ def test_a_task_that_outlives_its_driver_changes_nothing(
 ) -> None:
     """Its worker goes on when the next driver has replayed the micro-batch, and is about to commit it, or has ended."""
     queries = [ground.query(mode) for mode in POINTS]
-    with Driver(tmp_path / "victim", master="local[8,4]") as victim:  # each that waits has a thread
+    zombies: dict[Query, int] = {}
+    try:
+        outlive(ground, driver, tmp_path, queries, zombies, point=point, wakes_late=wakes_late)
+    finally:
+        for pid in zombies.values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    ground.assert_counts(*queries)
+
+
+def outlive(
+    ground: Ground,
+    driver: Driver,
+    home: Path,
+    queries: list[Query],
+    zombies: dict[Query, int],
+    *,
+    point: str,
+    wakes_late: bool,
+) -> None:
+    """Let a task of each query outlive its driver until the next one is as far as is wanted; `zombies` gets their processes."""
+    with Driver(home / "victim", master="local[8,4]") as victim:  # each that waits has a thread
         for query in queries:
             query.script.plan(point, Act.OUTLIVE, passes=1)
         victim.wait_ready().start(*queries)
-        zombies = {query: query.wait_at(point) for query in queries}
+        zombies.update({query: query.wait_at(point) for query in queries})
         victim.kill(spared=zombies.values())
     if not wakes_late:
         for query in queries:
             query.script.plan("before commit", Act.WAIT)
-    driver.start(*queries)
+    if wakes_late:
+        driver.finish(*queries)
+    else:
+        driver.start(*queries)
     for query in queries:
         if wakes_late:
-            query.failure()
+            # The driver has ended, so that nobody but the late task can come there.
+            query.script.plan("task 0 ends", Act.NOTE)
         else:
             query.wait_at("before commit")
+        os.kill(zombies[query], 0)  # it is alive, or this would show nothing
         query.script.go_on(point)
         wait_until_gone(zombies[query], timeout_s=PATIENCE_S)
+        if wakes_late:
+            assert query.script.pid_at("task 0 ends") == zombies[query], f"the late task of {query.mode} did not go on"
         query.script.go_on("before commit")
     for query in queries:
         assert query.failure() is None
-    ground.add_rows(10)  # what a late task has prepared is cleared away with the next micro-batch
+    ground.assert_counts(*queries)  # nothing is left open that only the next micro-batch would end
+    ground.add_rows(10)
     driver.finish(*queries)
-    ground.assert_counts(*queries)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,25 @@ def test_a_manifest_remembers_that_it_was_decided(directory: Path) -> None:
     assert [(each.decision_id, each.is_decided) for each in manifests.read_all()] == [("7-a", True)]
     manifests.remove("7-a")
     manifests.confirm("7-a")
+    assert list(directory.iterdir()) == []
+
+
+def test_a_manifest_is_found_also_while_its_owner_notes_the_decision(directory: Path) -> None:
+    class Interrupted(Manifests):
+        def _read(self, path: Path) -> Manifest | None:
+            owner.confirm("7-a")
+            return super()._read(path)
+
+    owner = Manifests(directory, "orders")
+    owner.write(manifest("7-a"))
+    assert Interrupted(directory, "orders").read_all() == [replace(manifest("7-a"), is_decided=True)]
+
+
+def test_a_decision_that_is_noted_when_all_is_carried_out_leaves_nothing_behind(directory: Path) -> None:
+    owner = Manifests(directory, "orders")
+    owner.write(manifest("7-a"))
+    owner.remove("7-a")
+    owner.confirm("7-a")
     assert list(directory.iterdir()) == []
 
 

@@ -158,8 +158,11 @@ def test_a_task_that_fails_leaves_nothing_open(query: Query) -> None:
 def test_a_manifest_that_cannot_be_written_is_told_of_and_nothing_is_committed(query: Query) -> None:
     messages = query.write(0, run="a")
     obstacle = query.checkpoint / "sink-manifest"
+    obstacle.rmdir()
     obstacle.write_text("a file where a directory should be")
     assert "the manifest of a two-phase commit cannot be written" in drive(query, "commit", messages, 0)
+    with pytest.raises(SinkFailed, match="for manifests of a two-phase commit cannot be made"):
+        query.write(0, run="b")
     obstacle.unlink()
     assert drive(query, "abort", messages, 0) == "done"
     assert query.committed_values() == []

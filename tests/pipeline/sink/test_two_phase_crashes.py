@@ -14,7 +14,7 @@ from tidelog.pipeline.sink.driver_client import forget_driver_client
 from tidelog.pipeline.sink.ledger import marker_group
 from tidelog.pipeline.sink.modes import mode_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 WITH_MANIFEST = [point for point in POINTS if "manifest" in point or "decide" in point or "finish" in point]
 
@@ -73,7 +73,7 @@ def test_a_decision_that_brokers_have_forgotten_is_carried_out_all_the_same(quer
 
 
 @pytest.mark.parametrize("mode", ["batch", "at-least-once"])
-@pytest.mark.parametrize("point", ["after write_manifest", "after decide"])
+@pytest.mark.parametrize("point", ["before take_over", "after write_manifest", "after decide"])
 def test_a_query_whose_mode_is_changed_after_a_death_ends_what_it_left(query: Query, point: str, mode: str) -> None:
     assert drive(query, "commit", query.write(0, run="a"), 0, dies=point) == "died"
     assert query.open_ids() != []

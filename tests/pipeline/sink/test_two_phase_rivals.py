@@ -12,7 +12,17 @@ import pytest
 
 from tests.cluster.waiting import eventually
 from tests.pipeline.sink.looking import ask
-from tests.pipeline.sink.two_phase_rig import DECIDED_AT, PATIENCE_S, POINTS, Driver, Query, drive, expected, swept
+from tests.pipeline.sink.two_phase_rig import (
+    DECIDED_AT,
+    PATIENCE_S,
+    POINTS,
+    Driver,
+    Query,
+    drive,
+    expected,
+    rows,
+    swept,
+)
 from tidelog.client import Admin, Producer, ProducerConfig, TransactionDescription
 from tidelog.pipeline.bridge import Bridge
 from tidelog.pipeline.sink.errors import SinkFailed
@@ -22,7 +32,7 @@ from tidelog.runtime.real import real_runtime
 if TYPE_CHECKING:
     import pyarrow as pa
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 FROM_THE_MANIFEST_ON = [point for point in POINTS if POINTS.index(point) >= POINTS.index("after write_manifest")]
 
@@ -137,6 +147,36 @@ def test_a_task_that_sleeps_while_its_micro_batch_is_committed_writes_nothing_th
     assert outcome is None or isinstance(outcome, SinkFailed)
     assert drive(query, "commit", query.write(1, run="a"), 1) == "done"
     assert query.committed_values() == expected(range(2))
+
+
+class Late:
+    """Rows of a task that has asked whether it is needed, and has written nothing yet."""
+
+    def __init__(self, task_rows: Iterator[pa.RecordBatch]) -> None:
+        self._rows = task_rows
+        self.may_go_on = threading.Event()
+        self.has_stopped = threading.Event()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        self.has_stopped.set()
+        assert self.may_go_on.wait(PATIENCE_S)
+        yield from self._rows
+
+
+def test_a_task_that_opens_its_transaction_when_all_is_decided_leaves_nothing_open(query: Query) -> None:
+    late = Late(rows(0, 0))
+    query.plan(0)
+    with ThreadPoolExecutor(1) as threads:
+        task = query.task(0, 0, run="a", attempt=7)
+        zombie = threads.submit(TwoPhaseCommit(query.settings).task_write, iter(late), task)
+        try:
+            assert late.has_stopped.wait(PATIENCE_S)
+            assert query.open_ids() == []
+            assert drive(query, "commit", query.write(0, run="a"), 0) == "done"
+        finally:
+            late.may_go_on.set()
+        assert zombie.result(PATIENCE_S).prepared is None
+    assert query.committed_values() == expected(range(1))  # which waits until nothing is open
 
 
 @contextmanager

@@ -74,6 +74,11 @@ def latest_checkpoint(versions: Path) -> Path:
     return versions / str(max(numbers, default=0))
 
 
+def next_checkpoint(versions: Path) -> Path:
+    """The one that a full refresh begins with, of which there is an earlier one."""
+    return versions / str(int(latest_checkpoint(versions).name) + 1)
+
+
 def state_dir(environment: Mapping[str, str]) -> Path:
     """Where a user's programs remember things between runs: $XDG_STATE_HOME/tidelog, or ~/.local/state/tidelog."""
     base = environment.get("XDG_STATE_HOME") or f"{environment.get('HOME') or f'/var/tmp/{os.getuid()}'}/.local/state"  # noqa: S108

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.pipelines.output import TemporaryView
+from pyspark.pipelines.output import Sink, TemporaryView
 from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 
 from tidelog.pipeline.declared import definitions
 from tidelog.pipeline.declared.listening import FlowListener
 from tidelog.pipeline.declared.names import Names
+from tidelog.pipeline.declared.places import Places, next_checkpoint
 from tidelog.pipeline.declared.plan import RunPlan
 from tidelog.pipeline.declared.run_failed import RunFailed
 from tidelog.pipeline.declared.spark_events import FlowEvent, RunFailure, understood
@@ -41,12 +43,15 @@ class NotingRegistry(SparkConnectGraphElementRegistry):
         super().__init__(spark, graph_id)
         self.flows: list[tuple[str, str | None]] = []
         self.outputs: set[str] = set()
+        self.sinks: set[str] = set()
         self.has_sql = False
         self._views: set[str] = set()
 
     def register_output(self, output: Output) -> None:
         """A sink, a table or a view."""
         (self._views if isinstance(output, TemporaryView) else self.outputs).add(output.name)
+        if isinstance(output, Sink):
+            self.sinks.add(output.name)
         super().register_output(output)
 
     def register_flow(self, flow: Flow) -> None:
@@ -83,9 +88,21 @@ def run_triggered(  # each is one thing that a run is given
         lambda: add_pipeline_analysis_context(spark=spark, dataflow_graph_id=graph_id, flow_name=None),
     )
     check_refreshed(plan.refreshed, registry.outputs, has_sql=registry.has_sql)
+    sinks = registry.sinks if plan.refreshes_all else registry.sinks.intersection(plan.refreshed)
+    begin_anew(Places(spec.storage), [flow for flow in registry.flows if flow[1] in sinks])
     teller.flows(registry.flows)
     teller.ready()
-    _Following(sessions, plan, spec, teller).follow(graph_id, stopping)
+    tables = replace(plan, refreshed=tuple(name for name in plan.refreshed if name not in sinks))
+    _Following(sessions, tables, spec, teller).follow(graph_id, stopping)
+
+
+def begin_anew(places: Places, flows: Iterable[tuple[str, str | None]]) -> None:
+    """Give each flow its next checkpoint: Spark's own full refresh knows tables, and passes over sinks."""
+    for flow, sink in flows:
+        if sink is not None:
+            versions = places.checkpoints((sink,), flow.rpartition(".")[2])
+            if versions.is_dir():
+                next_checkpoint(versions).mkdir()
 
 
 def check_refreshed(refreshed: Collection[str], outputs: Collection[str], *, has_sql: bool) -> None:

@@ -2,8 +2,9 @@
 
 A manifest is written before anything is decided, and stays until everything in it has ended. By itself it decides nothing: what does is the
 driver's own transaction, which commits the id of the decision with the marker, and which the brokers let nobody commit who is fenced. So a
-manifest whose decision is the committed one must be carried out, and any other is void. When it is decided, its file is renamed, because
-brokers forget committed offsets after some days, and files do not.
+manifest whose decision is the committed one must be carried out, and any other is void. When it is decided, a file beside it says so,
+because brokers forget committed offsets after some days, and files do not. The manifest itself is never renamed: whoever looks for it while
+its owner notes the decision would find it under neither name.
 """
 
 from __future__ import annotations
@@ -33,14 +34,32 @@ _DRAFT: Final = ".tmp"
 
 
 class BrokenManifest(SinkFailed):
-    """A file among the manifests is none, or of another sink. Renaming is atomic, so somebody else has written it."""
+    """A file among the manifests is none, or of another sink. It got its name when it was whole, so somebody else has written it."""
 
 
 def manifest_directory(settings: SinkSettings) -> Path:
-    """Where the manifests of a query are, or of all batch jobs with this sink id. It is there once one was written."""
+    """Where the manifests of a query are, or of all batch jobs with this sink id. It is there before a task of a query opens a transaction."""
     if settings.checkpoint is not None:
         return settings.checkpoint / "sink-manifest"
     return settings.staging.parent / f"manifest-{quote(settings.sink_id, safe='')}"
+
+
+def announce_two_phase(settings: SinkSettings) -> None:
+    """Make the directory of the manifests of a query: it tells later runs, also in another commit mode, that something may be open.
+
+    Raises SinkFailed.
+    """
+    if settings.checkpoint is None:
+        return  # Batch jobs with the same sink id look for what is open themselves.
+    directory = manifest_directory(settings)
+    try:
+        if not directory.is_dir():
+            directory.mkdir(parents=True, exist_ok=True)
+            _sync(settings.checkpoint)
+    except OSError as error:
+        raise SinkFailed(
+            f"the directory {directory} for manifests of a two-phase commit cannot be made: {error}"
+        ) from error
 
 
 def task_ids(sink_id: str, *, run: int, partition: int, attempt: int) -> Iterator[str]:
@@ -91,20 +110,24 @@ class Manifests:
 
     def confirm(self, decision_id: str) -> None:
         """Note that it was decided. Where it is gone somebody has carried it out already. Raises OSError."""
-        with suppress(FileNotFoundError):
-            self._path(decision_id, _LISTED).replace(self._path(decision_id, _DECIDED))
-            _sync(self._directory)
+        listed, decided = self._path(decision_id, _LISTED), self._path(decision_id, _DECIDED)
+        if listed.exists():
+            with suppress(FileNotFoundError):
+                decided.touch()
+                _sync(self._directory)
+        if not listed.exists():
+            decided.unlink(missing_ok=True)
 
     def read_all(self) -> list[Manifest]:
         """Those that are there, in the order of their names. Raises BrokenManifest, or OSError."""
         if not self._directory.is_dir():
             return []
-        paths = sorted(path for path in self._directory.iterdir() if path.suffix in {_LISTED, _DECIDED})
+        paths = sorted(path for path in self._directory.iterdir() if path.suffix == _LISTED)
         return [found for path in paths if (found := self._read(path)) is not None]
 
     def remove(self, decision_id: str) -> None:
         """Everything in it has ended. Harmless when done twice, or if it comes back after a crash."""
-        for suffix in (_LISTED, _DECIDED, _DRAFT):
+        for suffix in (_DRAFT, _DECIDED, _LISTED):  # last what is looked for, so that nothing lies about without it
             self._path(decision_id, suffix).unlink(missing_ok=True)
 
     def _path(self, decision_id: str, suffix: str) -> Path:
@@ -125,7 +148,7 @@ class Manifests:
                 f"{path} is the manifest {found.decision_id!r} of sink {found.sink_id!r}, not of {self._sink_id!r}: "
                 "give each query a checkpoint of its own, and keep its option sink.id"
             )
-        return replace(found, is_decided=path.suffix == _DECIDED)
+        return replace(found, is_decided=self._path(found.decision_id, _DECIDED).exists())
 
 
 def _text(manifest: Manifest) -> str:

@@ -14,6 +14,9 @@ A commit goes through these steps, each a method, and the driver may die before,
 9. `forget`          The manifest is removed.
 10. `clear`          What other attempts and dead runs have left open is aborted.
 
+A task that is late finds that its micro-batch is decided, before it prepares what it has written, and aborts; or else it had begun before
+the driver looked for what is open, and the driver aborts it. That is why `clear` first waits until everybody can see what is decided.
+
 Who dies before 6 has decided nothing, and the next driver aborts what it finds open. Who dies after 6 leaves a manifest, and its id among
 the committed offsets: the next driver commits what the manifest lists, however late it comes, since these transactions never time out.
 
@@ -56,6 +59,8 @@ from tidelog.runtime.real import real_runtime
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+CLEARINGS_MAX: Final = 5  # in a row; what is left then is left to the next micro-batch
 
 _fenced_from: Final[set[str]] = set()
 """Sink ids that this process was fenced from: cleaning up is the task of whoever took them."""
@@ -161,7 +166,7 @@ class TwoPhaseCommit(BatchCommit):
             try:
                 self._manifests.confirm(work.marker.note)
             except OSError as error:
-                raise SinkFailed(f"the manifest of a two-phase commit cannot be renamed: {error}") from error
+                raise SinkFailed(f"the manifest of a two-phase commit cannot be marked as decided: {error}") from error
 
     def finish(self, client: DriverClient, adopted: Sequence[AdoptedTransaction]) -> None:
         """Commit what is decided, whoever has adopted it meanwhile."""
@@ -176,18 +181,22 @@ class TwoPhaseCommit(BatchCommit):
 
     def clear(self, client: DriverClient) -> None:
         """Abort what tasks of this sink have open, which nobody needs. Where somebody newer has the sink id, that is for them to do."""
-        open_ids = self._open_ids(client)
-        if not open_ids:
-            return
+        client.read_markers()  # which waits until no decision is on its way to those who ask
         keeper = self._keeper(client)
-        adopted = client.run(keeper.adopt(open_ids))
-        try:
-            # Only now: who takes the sink id from here on adopts what it decides after us, and our adoption is void.
-            client.run(_producer_of(client).check_not_fenced())
-        except ProducerFenced:
-            forget_driver_client(self._settings)
-            return
-        client.run(keeper.end([each for each in adopted.values() if each is not None], is_committed=False))
+        for _ in range(CLEARINGS_MAX):
+            open_ids = self._open_ids(client)
+            if not open_ids:
+                return
+            adopted = client.run(keeper.adopt(open_ids))
+            try:
+                # Only now: who takes the sink id from here on adopts what it decides after us, and our adoption is void.
+                client.run(_producer_of(client).check_not_fenced())
+            except ProducerFenced:
+                forget_driver_client(self._settings)
+                return
+            ours = [each for each in adopted.values() if each is not None]
+            if not client.run(keeper.end(ours, is_committed=False)):
+                return  # else a task has asked for its id again meanwhile, and our adoption is void
 
     def clean_up(self, work: Work) -> None:
         """Delete the directory that a batch job had for its manifest, unless another job has one there."""
@@ -262,12 +271,13 @@ def leave_two_phase(settings: SinkSettings, client: DriverClient) -> None:
             client.take_over()
         mode.settle(client)
         mode.clear(client)
+        with suppress(OSError):
+            manifest_directory(settings).rmdir()  # so that this is done once
+        mode.clear(client)  # what a late task has opened before the directory was gone; a later one makes it again
     except ClientError as error:
         if is_fence(error) or may_pass(error):
             raise
         raise SinkFailed(explained(error, settings)) from error
-    with suppress(OSError):
-        manifest_directory(settings).rmdir()  # so that this is done once
 
 
 def _written(prepared: Iterable[PreparedTransaction | None]) -> Iterator[PreparedTransaction]:

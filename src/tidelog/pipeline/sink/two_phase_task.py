@@ -19,7 +19,7 @@ from tidelog.pipeline.sink.errors import SinkFailed
 from tidelog.pipeline.sink.ledger import Marker, marker_group
 from tidelog.pipeline.sink.modes import Task
 from tidelog.pipeline.sink.options import SinkSettings
-from tidelog.pipeline.sink.prepared import CANDIDATES_MAX, task_ids
+from tidelog.pipeline.sink.prepared import CANDIDATES_MAX, announce_two_phase, task_ids
 from tidelog.pipeline.sink.two_phase_trouble import explained
 from tidelog.pipeline.source.contact import Contact
 from tidelog.runtime.real import real_runtime
@@ -74,15 +74,24 @@ class TaskTransaction:
             for marker in markers
         )
 
-    def write(self, batches: Iterator[tuple[str, EncodedBatch]]) -> tuple[PreparedTransaction, tuple[str, ...]]:
-        """Write everything, and prepare; returns what the driver must know to end it, and which topics were written to."""
+    def write(self, batches: Iterator[tuple[str, EncodedBatch]]) -> tuple[PreparedTransaction | None, tuple[str, ...]]:
+        """Write everything, and prepare; returns what the driver must know to end it, and which topics were written to.
+
+        None if the micro-batch was decided meanwhile: a prepared transaction never times out, and its driver looks for it no more.
+        """
         topics: dict[str, None] = {}
         try:
+            announce_two_phase(self._settings)
             producer = self._begin()
             for topic, batch in batches:
                 topics[topic] = None
                 sending = producer.send_batch(topic, batch.partition, batch.data, batch.record_count)
                 self._bridge.run(sending)
+            self._bridge.run(producer.flush())
+            announce_two_phase(self._settings)  # whoever has removed it may not have seen our transaction
+            if topics and self.is_decided():
+                self._abort()
+                return None, ()
             return self._bridge.run(producer.prepare_transaction()), tuple(topics)
         except ClientError as error:
             self._abort()
