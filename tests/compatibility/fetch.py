@@ -1,4 +1,4 @@
-"""Brings what `make compat` needs onto this machine before the tests start: Kafka's jars, old and new, Spark's connector, KafkaJS and kcat."""
+"""Brings what `make compat` and `make proof` need before the tests start: Kafka's jars, old and new, Spark's connector, KafkaJS and kcat."""
 
 from __future__ import annotations
 

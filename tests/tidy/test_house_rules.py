@@ -13,7 +13,7 @@ import pytest
 
 from tests.tidy.measure import ROOT, SOURCES
 
-#: Rooms whose every module is a state machine or pure, except files called service.py.
+#: Rooms whose every module is a state machine or pure, except the shells that pyproject.toml lists.
 STATE_MACHINE_ROOMS = {"model", "config", "wire", "records", "storage", "partition", "controller", "coordinator"}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "common", "helpers", "misc", "base", "core"}
 # Spelled in pieces, so that this file does not find itself.
