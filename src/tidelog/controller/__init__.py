@@ -1,4 +1,4 @@
-"""The controller: brokers, topics, elections, placement. It decides; `service.py` does the waiting."""
+"""The controller: brokers, topics, elections, placement. It decides; its shells do the waiting, `service.py` for all others."""
 
 from tidelog.controller.alteration import ConfigAlteration, ConfigChange, ConfigEntity, ConfigOperation
 from tidelog.controller.channels import ClusterChannels, ReplicaEnd

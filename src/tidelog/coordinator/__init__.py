@@ -1,4 +1,4 @@
-"""State machines replicated through internal topics: what consumer groups and transactions have in common. Groups are in `group`."""
+"""State machines replicated through internal topics: what consumer groups (`group`) and transactions (`transaction`) have in common."""
 
 from tidelog.coordinator.machine import (
     NO_DECISION,

@@ -1,7 +1,7 @@
 """The machines of one internal topic, one for each partition that this broker leads.
 
-Leadership comes and goes with leader epochs. When it comes, the partition is read from its start to its end, a few milliseconds at a time
-and one partition at a time, so that the loop serves others in between; until then requests are refused with COORDINATOR_LOAD_IN_PROGRESS.
+Leadership comes and goes with leader epochs. When it comes, the partition is read from its start to its end, a few milliseconds at a time,
+a slice of each partition in turn, so that the loop serves others in between; until then requests are refused with COORDINATOR_LOAD_IN_PROGRESS.
 When it goes, whoever waits is refused with NOT_COORDINATOR and looks for the new leader. What is told late of an earlier epoch is ignored.
 
 Nothing in here knows what the machines are about.
