@@ -177,6 +177,9 @@ class KafkaPythonTransactions(TransactionalClient):
             session_timeout_ms=_SESSION_MS,
             heartbeat_interval_ms=_HEARTBEAT_MS,
         )
+        # What it learns of a topic while it joins makes it join once more, and if a poll ends meanwhile it forgets that (3.0.12). So it
+        # learns before.
+        self._consumer.partitions_for_topic(topic)
 
     def poll(self) -> list[Read]:
         found = self._member.poll(timeout_ms=int(1000 * _POLL_S))
