@@ -50,7 +50,7 @@ run: $(STAMP) ## Run a pipeline on Spark: three brokers, orders, and a page to w
 
 .PHONY: test
 test: $(STAMP) ## Run the short tests that need nothing but the Python registry and judge no clock
-	@$(PYTEST) -m "not compat and not proof and not timed" $(PARALLEL) --dist loadfile $(ARGS)
+	@$(PYTEST) -m "not compat and not proof and not timed" --ignore tests/tidy $(PARALLEL) --dist loadfile $(ARGS)
 
 .PHONY: timed
 timed: $(STAMP) ## Run the tests that judge time, memory or a session of seconds, one after another

@@ -183,6 +183,7 @@ def test_a_soak_finds_what_truncation_by_high_watermark_loses(capsys: pytest.Cap
 
 
 @pytest.mark.slow
+@pytest.mark.proof
 def test_ctrl_c_ends_a_soak_with_the_summary_so_far() -> None:
     command = [sys.executable, "-m", "tidelog", "sim", "soak", "--seeds", "1..1000", "--jobs", "1", "--seconds", "1"]
     program = (

@@ -9,6 +9,7 @@ from tests.client.deliveries import T0, Noted, idempotent, limits, record
 from tests.client.test_against_broker import consume
 from tests.client.test_under_faults import RECORDS, RECORDS_AFTER, Ordeal
 from tests.client.transactions import story as transactions
+from tests.tiers import rest_proven
 from tidelog.client import BufferExhausted, Producer, RecordMetadata, RecordTooLarge, TopicUnavailable, WrongUse
 from tidelog.client.accumulator import Accumulator, RetryCause
 from tidelog.client.batch import EncodedRecords, read_encoded
@@ -229,7 +230,7 @@ class OrdealOfBatches(Ordeal):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_proven(range(4)))
 def test_batches_are_there_once_and_in_order_through_resets_cuts_and_kills(seed: int) -> None:
     with BrokerWorld(seed) as world:
         world.create_topic(flush_messages="1")

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.tiers import rest_proven
 from tidelog.client import (
     Admin,
     ClientConfig,
@@ -147,7 +148,7 @@ class Load:
                     self.read.append(int(record.value or b""))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_proven(range(3)))
 def test_clients_go_on_when_leaders_die(seed: int) -> None:
     with ThreeBrokers(seed, min_insync_replicas="2") as cluster:
         cluster.create_topic()

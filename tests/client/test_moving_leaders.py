@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.client.scripted_brokers import AS_USUAL, T0, TOPIC_ID, ScriptedBrokers, View
+from tests.tiers import rest_proven
 from tidelog.client import (
     Admin,
     BrokersUnreachable,
@@ -180,7 +181,7 @@ def test_nobody_is_asked_for_metadata_in_a_tight_loop_while_there_is_no_leader()
     assert 30 <= len(brokers.times(MetadataRequest)) <= 80
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", rest_proven(range(5)))
 def test_who_leaves_requests_unanswered_is_asked_last(seed: int) -> None:
     brokers = ScriptedBrokers(seed=seed)
     silent: set[BrokerId] = set()
@@ -217,7 +218,7 @@ def let_the_leader_fall_silent(brokers: ScriptedBrokers, *, expelled_after_s: fl
     asyncio.get_running_loop().call_later(expelled_after_s, expel)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_proven(range(4)))
 def test_a_producer_leaves_a_silent_leader_soon_after_the_cluster_has(seed: int) -> None:
     brokers = ScriptedBrokers(seed=seed)
 
@@ -232,7 +233,7 @@ def test_a_producer_leaves_a_silent_leader_soon_after_the_cluster_has(seed: int)
     brokers.run(story)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_proven(range(4)))
 def test_a_consumer_leaves_a_silent_leader_soon_after_the_cluster_has(seed: int) -> None:
     brokers = ScriptedBrokers(seed=seed)
     brokers.append(b"a")

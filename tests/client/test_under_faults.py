@@ -8,6 +8,7 @@ import pytest
 
 from tests.client.broker_world import BROKER, CLIENT, BrokerWorld, consumer_config, producer_config
 from tests.client.trouble import Trouble
+from tests.tiers import rest_proven
 from tidelog.client import ClientError, Consumer, Producer, RecordMetadata
 from tidelog.model import TopicPartition
 from tidelog.runtime import Runtime
@@ -88,7 +89,7 @@ def undergo(seed: int) -> Ordeal:
     return ordeal
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", rest_proven(range(5)))
 def test_records_are_there_once_and_in_order_through_resets_cuts_and_kills(seed: int) -> None:
     undergo(seed)
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.simulation.workload import FLUSHED, Writing, create_topic, keyed, properties, stored
+from tests.tiers import rest_proven
 from tidelog.client import DeliveryTimeout, ProduceFailed, Producer, ProducerConfig
 from tidelog.model import ErrorCode
 from tidelog.runtime import Runtime
@@ -158,7 +159,7 @@ def write_keys(cluster: SimulatedCluster, *, rounds: int, keys: int) -> None:
 
 
 @kills
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_proven(range(4)))
 def test_compaction_keeps_the_last_value_of_every_key_also_when_the_power_goes_in_between(seed: int) -> None:
     settings = {"log.cleaner.backoff.ms": "100", **FLUSHED}
     with SimulatedCluster(seed, settings=settings) as cluster:

@@ -37,7 +37,7 @@ def controller_epoch(cluster: SimulatedCluster) -> int:
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_proven(range(3)))
 def test_c01_a_controller_that_slept_through_its_successors_election_changes_nothing(seed: int) -> None:
     with three_brokers(seed) as cluster:
         make_topic(cluster, REPLICAS)
@@ -56,7 +56,7 @@ def test_c01_a_controller_that_slept_through_its_successors_election_changes_not
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_proven(range(3)))
 def test_a_killed_controller_has_a_successor_and_the_load_goes_on(seed: int) -> None:
     with three_brokers(seed) as cluster:
         make_topic(cluster, REPLICAS)
@@ -97,7 +97,7 @@ def test_c02_a_broker_that_loses_the_registry_for_a_moment_keeps_its_role_and_ep
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", rest_proven(range(2)))
 def test_c02_a_broker_that_loses_the_registry_for_too_long_comes_back_as_a_new_one(seed: int) -> None:
     with three_brokers(seed) as cluster:
         make_topic(cluster, REPLICAS)

@@ -20,6 +20,7 @@ from tests.simulation.clusters import (
     produce,
 )
 from tests.simulation.workload import properties
+from tests.tiers import rest_proven
 from tidelog.client import ClientError, Consumer, ConsumerConfig, Producer, ProducerConfig
 from tidelog.model import BrokerId
 from tidelog.records import headers, read_header, read_records
@@ -94,7 +95,7 @@ def restart(cluster: SimulatedCluster, *broker_ids: BrokerId) -> None:
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_proven(range(3)))
 def test_d01_records_on_flushed_disks_outlive_a_power_cut_of_all_brokers_at_once(seed: int) -> None:
     with four_brokers(seed, **FLUSHED) as cluster:
         make_topic(cluster, REPLICAS, SMALL_SEGMENTS)
@@ -114,7 +115,7 @@ def test_d01_records_on_flushed_disks_outlive_a_power_cut_of_all_brokers_at_once
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_proven(range(3)))
 def test_d01_a_power_cut_of_all_page_caches_costs_the_end_of_the_log_and_nothing_else(seed: int) -> None:
     with four_brokers(seed) as cluster:
         cluster.checkers = all_checkers(may_lose=lambda _: True)
@@ -135,7 +136,7 @@ def test_d01_a_power_cut_of_all_page_caches_costs_the_end_of_the_log_and_nothing
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_proven(range(4)))
 def test_d02_a_torn_tail_is_cut_and_fetched_again(seed: int) -> None:
     with four_brokers(seed) as cluster:
         make_topic(cluster, REPLICAS)
@@ -152,7 +153,7 @@ def test_d02_a_torn_tail_is_cut_and_fetched_again(seed: int) -> None:
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", rest_proven(range(2)))
 def test_d03_a_follower_that_lost_its_unflushed_end_cannot_lead_before_it_has_fetched_it_again(seed: int) -> None:
     with four_brokers(seed) as cluster:
         make_topic(cluster, REPLICAS)
@@ -197,7 +198,7 @@ def test_d04_zeros_in_the_middle_and_at_the_end_of_a_log_are_never_served() -> N
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("lose", [Loss.NAMES, Loss.CONTENTS, Loss.ALL], ids=lambda loss: loss.value)
+@pytest.mark.parametrize("lose", rest_proven([Loss.ALL, Loss.NAMES, Loss.CONTENTS]), ids=lambda loss: loss.value)
 def test_d05_new_segments_of_flushed_logs_keep_their_names_and_contents(lose: Loss) -> None:
     with four_brokers(5, **FLUSHED) as cluster:
         make_topic(cluster, REPLICAS, SMALL_SEGMENTS)
@@ -261,7 +262,7 @@ def test_d07_a_power_cut_in_a_compaction_leaves_old_or_new_content_on_every_repl
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["missing", "zeros", "short", "ahead"])
+@pytest.mark.parametrize("damage", rest_proven(["missing", "zeros", "short", "ahead"]))
 def test_d08_damaged_indexes_are_made_anew_and_never_believed(damage: str) -> None:
     with four_brokers(8) as cluster:
         make_topic(cluster, REPLICAS, {**SMALL_SEGMENTS, "index.interval.bytes": "100"})
@@ -280,7 +281,7 @@ def test_d08_damaged_indexes_are_made_anew_and_never_believed(damage: str) -> No
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["missing", "zeros", "short"])
+@pytest.mark.parametrize("damage", rest_proven(["missing", "zeros", "short"]))
 def test_d09_damaged_checkpoints_cost_a_reading_and_no_record(damage: str) -> None:
     with four_brokers(9) as cluster:
         make_topic(cluster, REPLICAS, SMALL_SEGMENTS)

@@ -158,7 +158,7 @@ def test_n04_a_link_that_comes_and_goes_ends_in_a_whole_cluster() -> None:
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", rest_proven(range(2)))
 def test_n05_a_peer_that_lost_power_without_a_word_is_given_up(seed: int) -> None:
     with three_brokers(seed) as cluster:
         make_topic(cluster, REPLICAS)
@@ -175,7 +175,7 @@ def test_n05_a_peer_that_lost_power_without_a_word_is_given_up(seed: int) -> Non
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_proven(range(3)))
 def test_n08_what_a_dead_controller_said_arrives_last_and_counts_for_nothing(seed: int) -> None:
     """Two elections are told over two connections, and the word of the first, under way when its controller died, comes after the second."""
     with SimulatedCluster(seed, brokers=4, first=4, settings=QUICK) as cluster:
@@ -233,7 +233,7 @@ def test_n09_a_leader_stopped_for_half_a_minute_is_a_zombie_that_harms_nobody(se
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", rest_proven(range(2)))
 def test_n10_all_brokers_are_killed_at_once_and_nothing_is_lost(seed: int) -> None:
     with three_brokers(seed) as cluster:
         make_topic(cluster, REPLICAS)

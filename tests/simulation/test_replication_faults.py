@@ -17,6 +17,7 @@ from tests.simulation.clusters import (
     produce,
 )
 from tests.simulation.workload import properties
+from tests.tiers import rest_proven
 from tidelog.client import Admin, ClientConfig, ClientError, Consumer, ConsumerConfig, NewTopic
 from tidelog.runtime import Runtime
 from tidelog.simulation.cluster import SimulatedCluster
@@ -35,7 +36,7 @@ def four_brokers(seed: int, **settings: str) -> SimulatedCluster:
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_proven(range(3)))
 def test_a_killed_leader_takes_nothing_with_it(seed: int) -> None:
     with four_brokers(seed) as cluster:
         make_topic(cluster, REPLICAS)
@@ -63,7 +64,7 @@ def is_whole_or_moving(cluster: SimulatedCluster) -> bool:
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", rest_proven(range(2)))
 def test_r04_a_follower_that_missed_an_election_is_fenced_and_comes_round(seed: int) -> None:
     with four_brokers(seed) as cluster:
         make_topic(cluster, (1, 3, 2))
@@ -111,7 +112,7 @@ def test_r11_a_consumer_sees_every_record_once_while_leaders_move() -> None:
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_proven(range(3)))
 def test_r13_an_isr_change_whose_answer_is_lost_is_made_once(seed: int) -> None:
     with four_brokers(seed) as cluster:
         make_topic(cluster, REPLICAS)
@@ -132,7 +133,7 @@ def test_r13_an_isr_change_whose_answer_is_lost_is_made_once(seed: int) -> None:
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_proven(range(3)))
 def test_r14_a_leader_cut_off_from_everybody_but_its_clients_acknowledges_nothing(seed: int) -> None:
     with four_brokers(seed) as cluster:
         make_topic(cluster, REPLICAS)
@@ -146,7 +147,7 @@ def test_r14_a_leader_cut_off_from_everybody_but_its_clients_acknowledges_nothin
 
 
 @kills
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_proven(range(3)))
 def test_r15_a_broker_that_comes_back_with_an_empty_disk_does_not_lead(seed: int) -> None:
     with four_brokers(seed, min_insync_replicas="1") as cluster:
         make_topic(cluster, (1, 2))
@@ -206,7 +207,7 @@ def test_r16_with_unclean_election_the_survivor_leads_and_the_others_follow_its_
 
 
 @kills
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_proven(range(3)))
 def test_r17_the_last_replica_that_loses_power_does_not_lead_over_one_that_kept_everything(seed: int) -> None:
     with four_brokers(seed) as cluster:
         make_topic(cluster, REPLICAS)
@@ -227,7 +228,7 @@ def test_r17_the_last_replica_that_loses_power_does_not_lead_over_one_that_kept_
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", rest_proven(range(2)))
 def test_all_replicas_lose_power_and_the_one_with_most_leads(seed: int) -> None:
     """With flush.messages=1 whatever was acknowledged is on every ISR member's disk."""
     with four_brokers(seed, log_flush_interval_messages="1") as cluster:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.workload import FLUSHED, Writing, create_topic, delete_topic, stored
+from tests.tiers import rest_proven
 from tidelog.simulation.cluster import SimulatedCluster
 from tidelog.simulation.registry import SimulatedRegistryStore
 
@@ -41,7 +42,7 @@ def cut_power_again_and_again(seed: int, *, cuts: int) -> tuple[str, dict[int, b
 
 @kills
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_proven(range(3)))
 def test_nothing_acknowledged_is_lost_when_the_power_goes(seed: int) -> None:
     _, acknowledged, found = cut_power_again_and_again(seed, cuts=4)
     assert len(acknowledged) > 100

@@ -10,6 +10,7 @@ import pytest
 from tests.client.broker_world import BROKER, CLIENT, BrokerWorld
 from tests.client.transactions.story import T0, T1, committed_values, pass_time, producer_config
 from tests.client.trouble import Trouble
+from tests.tiers import rest_proven
 from tidelog.client import (
     BrokersUnreachable,
     Producer,
@@ -139,14 +140,14 @@ def undergo(seed: int, version: str, *, rivals: int = 1) -> Ordeal:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["1", "2"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_proven(range(4)))
 def test_every_transaction_counts_as_its_producer_was_told(seed: int, version: str) -> None:
     undergo(seed, version)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["1", "2"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", rest_proven(range(4)))
 def test_the_same_holds_for_producers_that_fence_each_other(seed: int, version: str) -> None:
     assert undergo(seed, version, rivals=3).lives > 3
 
