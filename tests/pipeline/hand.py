@@ -19,8 +19,8 @@ from tidelog.client import (
     ProducerConfig,
     TopicMetadata,
 )
+from tidelog.client.bridge import Bridge
 from tidelog.model import ErrorCode, IsolationLevel, Offset, TopicPartition
-from tidelog.pipeline.bridge import Bridge
 from tidelog.records.record import RecordHeader
 from tidelog.runtime.real import real_runtime
 

@@ -14,6 +14,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -141,3 +142,18 @@ def _major(text: str) -> int | None:
 def _is_writable(directory: Path) -> bool:
     existing = next((each for each in (directory, *directory.parents) if each.exists()), None)
     return existing is not None and existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+
+
+def main() -> int:
+    """Say which Java it is, for those who install: whether one must be brought along."""
+    try:
+        java = find_java(os.environ)
+    except NoJava as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(f"Java {java.major} in {java.home} ({java.origin})\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

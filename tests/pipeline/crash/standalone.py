@@ -15,8 +15,8 @@ from typing import Final, Self
 from tests.compatibility.processes import RunningProcess
 from tests.pipeline.crash.rig import ROOT
 from tests.pipeline.starting import BRIEF_JAVA
-from tests.ports import free_ports
 from tidelog.pipeline.java import find_java
+from tidelog.testing.ports import free_ports
 
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
 SLOTS: Final = 4  # of each worker: more than there are cores, since many tasks only wait

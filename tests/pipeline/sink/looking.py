@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from tidelog.client import Admin, ClientConfig, Consumer, ConsumerConfig, TransactionListing
+from tidelog.client.bridge import Bridge
 from tidelog.model import ErrorCode, Offset, TopicPartition
-from tidelog.pipeline.bridge import Bridge
 from tidelog.runtime.real import real_runtime
 
 T = TypeVar("T")

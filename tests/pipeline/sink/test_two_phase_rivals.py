@@ -24,7 +24,7 @@ from tests.pipeline.sink.two_phase_rig import (
     swept,
 )
 from tidelog.client import Admin, Producer, ProducerConfig, TransactionDescription
-from tidelog.pipeline.bridge import Bridge
+from tidelog.client.bridge import Bridge
 from tidelog.pipeline.sink.errors import SinkFailed
 from tidelog.pipeline.sink.two_phase import TwoPhaseCommit
 from tidelog.runtime.real import real_runtime

@@ -11,8 +11,8 @@ import pytest
 from tests.compatibility.processes import TidelogCluster
 from tests.pipeline.hand import Hand, Row
 from tests.pipeline.source.queries import reader, refusal, values
-from tests.ports import free_ports
 from tidelog.pipeline.source.contact import SILENCE_TIMEOUT_MS
+from tidelog.testing.ports import free_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.ports import free_ports
 from tidelog.client import ConsumerConfig
 from tidelog.pipeline.source import contact as module
 from tidelog.pipeline.source.contact import Contact
 from tidelog.pipeline.source.errors import BrokersSilent
+from tidelog.testing.ports import free_ports
 
 pytestmark = pytest.mark.timed
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import WriterCommitMessage
 
 from tidelog.client import ClientError, Cluster, Committed, Producer, RecordMetadata
+from tidelog.client.bridge import Bridge
 from tidelog.model import ErrorCode
-from tidelog.pipeline.bridge import Bridge
 from tidelog.pipeline.sink.commit_trouble import explained
 from tidelog.pipeline.sink.driver_client import driver_client, forget_driver_client, leaving_soon
 from tidelog.pipeline.sink.errors import SinkFailed

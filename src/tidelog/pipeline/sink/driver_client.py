@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from tidelog.client import Admin, Cluster, GroupDescription, Producer, TopicMetadata
-from tidelog.pipeline.bridge import Bridge
+from tidelog.client.bridge import Bridge
 from tidelog.pipeline.sink.kept import Kept
 from tidelog.pipeline.sink.ledger import FoundMarkers, read_markers
 from tidelog.pipeline.sink.options import SinkSettings

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from tidelog.client import Admin, ClientError, Cluster, PreparedTransaction, Producer
+from tidelog.client.bridge import Bridge
 from tidelog.model import ErrorCode
-from tidelog.pipeline.bridge import Bridge
 from tidelog.pipeline.sink.errors import SinkFailed
 from tidelog.pipeline.sink.ledger import Marker, marker_group
 from tidelog.pipeline.sink.modes import Task

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from tidelog.client import ClientError, Cluster, ConnectionLimits, ConnectionLost, ConsumerConfig, open_connection
-from tidelog.pipeline.bridge import Bridge
+from tidelog.client.bridge import Bridge
 from tidelog.pipeline.source.errors import BrokersSilent
 from tidelog.runtime import Address, Runtime
 from tidelog.runtime.real import real_runtime

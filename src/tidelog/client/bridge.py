@@ -1,4 +1,4 @@
-"""From the callers of Spark, which wait, to our client, which awaits: an event loop in a thread of its own."""
+"""From callers that wait, as those of Spark and of tests do, to our client, which awaits: an event loop in a thread of its own."""
 
 from __future__ import annotations
 
