@@ -26,7 +26,7 @@ from typing import Final, Self
 
 from kazoo.client import KazooClient
 
-from tests.ports import free_ports
+from tidelog.testing.ports import free_ports
 
 START_TIMEOUT_S: Final = 90
 TICK_MS: Final = 100

@@ -17,7 +17,7 @@ import pytest
 
 from tests.cli.shell import Shell, on_terminal
 from tests.compatibility.processes import RunningProcess, TidelogProcess, TidelogUp, wait_until_gone
-from tests.ports import free_ports
+from tidelog.testing.ports import free_ports
 
 pytestmark = pytest.mark.timed
 

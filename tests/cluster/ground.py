@@ -13,9 +13,9 @@ from typing import Final
 
 from tests.cluster.witness import Witness
 from tests.compatibility.processes import TidelogCluster
-from tests.ports import free_ports
 from tests.tcp_link import TcpLink
 from tests.zookeeper_ensemble import ZooKeeperEnsemble
+from tidelog.testing.ports import free_ports
 
 TOPIC: Final = "kept"
 PARTITION_COUNT: Final = 6

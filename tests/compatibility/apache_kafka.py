@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.compatibility.processes import ProcessFailed, RunningProcess
-from tests.ports import free_ports
+from tidelog.testing.ports import free_ports
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 POM: Final = Path(__file__).with_name("maven") / "pom.xml"

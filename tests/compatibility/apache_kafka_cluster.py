@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from tests.compatibility.apache_kafka import POM, broker_command, run_tool, settings_of
 from tests.compatibility.processes import RunningProcess
-from tests.ports import free_ports
+from tidelog.testing.ports import free_ports
 
 _CLUSTER_ID: Final = "dGlkZWxvZy10ZXN0cy1rYQ"
 

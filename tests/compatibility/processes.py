@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, Self
 
-from tests.ports import free_ports
+from tidelog.testing.ports import free_ports
 
 START_TIMEOUT_S: Final = 60
 STOP_TIMEOUT_S: Final = 60

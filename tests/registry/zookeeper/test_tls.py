@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_ports
 from tests.registry.zookeeper.opened import opened, run
 from tests.zookeeper_ensemble import ZooKeeperEnsemble, java
 from tidelog.registry import RegistryUnavailable
 from tidelog.registry.zookeeper import ZooKeeperRegistry
 from tidelog.registry.zookeeper_options import ZooKeeperOptions
+from tidelog.testing.ports import free_ports
 
 pytestmark = [
     pytest.mark.slow,

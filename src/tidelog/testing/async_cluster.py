@@ -1,0 +1,372 @@
+"""A cluster for a test: real brokers and real sockets, verbs for what may happen to them, and verbs that wait for what comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+from tidelog.cli.together import are_together
+from tidelog.client import Admin, ClientError, ConsumedRecord, Consumer, ElectionKind, NewTopic, Producer
+from tidelog.model import BrokerId, ErrorCode, TopicPartition
+from tidelog.testing.errors import ClusterFailed
+from tidelog.testing.fleet import Fleet
+from tidelog.testing.looking import coordinator_of, described_group, leading_replica, replica_table, until
+
+START_S: Final = 60.0
+WAIT_S: Final = 30.0
+_POLL_MS: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """What a topic of a test is like. Without a number of replicas it has as many as there are brokers, three at most."""
+
+    partitions: int = 1
+    replicas: int | None = None
+    config: Mapping[str, str | int | float] = field(default_factory=dict)
+
+
+Topics: TypeAlias = Iterable[str] | Mapping[str, int | Topic]
+"""Names; or by name a number of partitions, or a Topic."""
+
+
+class AsyncCluster:
+    """Brokers for a test that runs on an event loop: `async with AsyncCluster(3) as kafka`. `Cluster` is the same for one that does not.
+
+    `config` has settings of the brokers by their Kafka names. Without `data` nothing is kept. Several clusters may be there at once, in as
+    many processes as one likes. Every verb has a bound, and raises ClusterFailed, or NotInTime, with a sentence that says what was seen.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        topics: Topics = (),
+        config: Mapping[str, str | int | float | bool] | None = None,
+        data: str | Path | None = None,
+        timeout_s: float = START_S,
+    ) -> None:
+        settings = {name: _text(value) for name, value in (config or {}).items()}
+        self._topics = _as_topics(topics)
+        self._timeout_s = timeout_s
+        place = None if data is None else Path(data).absolute()
+        self._fleet = Fleet(brokers, settings, data=place, timeout_s=timeout_s)
+        self._stack = AsyncExitStack()
+        self._admin: Admin | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are told: host:port of every broker, with commas between."""
+        return ",".join(self._fleet.addresses)
+
+    @property
+    def broker_ids(self) -> list[BrokerId]:
+        """From 1 on, dead ones too."""
+        return self._fleet.broker_ids
+
+    @property
+    def data(self) -> Path:
+        """Where the brokers keep their logs (`broker-N`), and what they have to say (`logs/broker-N.log`)."""
+        return self._fleet.data
+
+    def log(self, broker: BrokerId) -> str:
+        """The end of what a broker has logged, over all its lives."""
+        return self._fleet.log_tail(broker)
+
+    def pid(self, broker: BrokerId) -> int:
+        """The process of a broker, for those who measure it."""
+        return self._fleet.pid(broker)
+
+    def is_alive(self, broker: BrokerId) -> bool:
+        """Whether a broker's process is there; it may be paused."""
+        return self._fleet.is_alive(broker)
+
+    # --- beginning and end --------------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start all brokers, and wait until they serve and know each other."""
+        await asyncio.to_thread(self._fleet.start_all)
+        try:
+            await self._until_together()
+            self._admin = await self._stack.enter_async_context(Admin(self.bootstrap_servers))
+            await self._create(self._topics)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End all brokers, and remove what they kept unless `data` was given. Harmless when done twice."""
+        self._admin = None
+        try:
+            await self._stack.aclose()
+        finally:
+            await asyncio.to_thread(self._fleet.close)
+
+    # --- topics and records -------------------------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replicas: int | None = None,
+        config: Mapping[str, str | int | float] | None = None,
+    ) -> str:
+        """Create a topic, and wait until every broker can tell who leads it; returns its name."""
+        await self._create({name: Topic(partitions=partitions, replicas=replicas, config=config or {})})
+        return name
+
+    async def produce(
+        self, topic: str, values: Iterable[bytes | str], *, key: bytes | str | None = None, partition: int | None = None
+    ) -> None:
+        """Send values, and wait until all are acknowledged by all replicas in sync."""
+        async with Producer(self.bootstrap_servers, {"linger.ms": 1}) as producer:
+            sent = [
+                await producer.send(topic, _bytes(value), key=None if key is None else _bytes(key), partition=partition)
+                for value in values
+            ]
+            for delivery in sent:
+                await delivery
+
+    async def records(
+        self, topic: str, *, at_least: int = 0, isolation_level: str = "read_committed", timeout_s: float = WAIT_S
+    ) -> list[ConsumedRecord]:
+        """All records of a topic, partition by partition; waits until there are `at_least` so many."""
+        found: list[ConsumedRecord] = []
+
+        async def look() -> int:
+            found[:] = await self._records(topic, isolation_level)
+            return len(found)
+
+        wanted = f"{at_least} records in {topic}"
+        await until(look, lambda count: count >= at_least, wanted=wanted, timeout_s=timeout_s)
+        return found
+
+    # --- what may happen to brokers ---------------------------------------------------------------------------------------------------------
+
+    async def kill(self, broker: BrokerId) -> None:
+        """SIGKILL: gone at once, whatever it was doing. It stays so until `start_broker`."""
+        await asyncio.to_thread(self._fleet.kill, broker)
+
+    async def stop(self, broker: BrokerId) -> None:
+        """SIGTERM: it hands over what it leads, and leaves."""
+        await asyncio.to_thread(self._fleet.stop, broker)
+
+    async def start_broker(self, broker: BrokerId) -> None:
+        """Start a broker that was killed or stopped, with its data, at its address, and wait until it serves."""
+        await asyncio.to_thread(self._fleet.start, broker)
+
+    async def restart(self, broker: BrokerId) -> None:
+        """Stop a broker cleanly, and start it again."""
+        await self.stop(broker)
+        await self.start_broker(broker)
+
+    async def pause(self, broker: BrokerId) -> None:
+        """SIGSTOP: alive and silent. The others take it for dead after a while, and it does not know."""
+        await asyncio.to_thread(self._fleet.pause, broker)
+
+    async def resume(self, broker: BrokerId) -> None:
+        """SIGCONT: it goes on as if no time had passed."""
+        await asyncio.to_thread(self._fleet.resume, broker)
+
+    async def move_leader(
+        self, topic: str, partition: int = 0, *, to: BrokerId | None = None, timeout_s: float = WAIT_S
+    ) -> BrokerId:
+        """Let another replica in sync lead, or the one that is named; returns which."""
+        place = TopicPartition(topic, partition)
+        told = await until(
+            lambda: leading_replica(self._ask, place),
+            lambda seen: seen is not None,
+            wanted=f"a leader of {place}",
+            timeout_s=timeout_s,
+        )
+        if told is None:
+            raise ClusterFailed(f"{place} has no leader")
+        others = [broker for broker in told.isr if broker != told.leader_id]
+        if to is None and not others:
+            raise ClusterFailed(
+                f"{place} has no other replica in sync: {told.leader_id} leads, in sync are {list(told.isr)}"
+            )
+        chosen = others[0] if to is None else to
+        if chosen not in told.isr:
+            raise ClusterFailed(f"broker {chosen} is not in sync in {place}: {list(told.isr)} are")
+        order = [chosen, *(broker for broker in told.assignment if broker != chosen)]
+        moved = (await self._ask.alter_reassignments({place: order}))[place]
+        if not moved.is_ok:
+            raise ClusterFailed(f"the replicas of {place} cannot be put into the order {order}: {moved.code.name}")
+        await self._until_settled(place, timeout_s)
+        await self._ask.elect_leaders(ElectionKind.PREFERRED, [place])
+        return await self.wait_for_leader(topic, partition, broker=chosen, timeout_s=timeout_s)
+
+    # --- what comes of it ---------------------------------------------------------------------------------------------------------------------
+
+    async def leader(self, topic: str, partition: int = 0) -> BrokerId | None:
+        """Who leads a partition now; None if nobody does."""
+        told = await leading_replica(self._ask, TopicPartition(topic, partition))
+        return None if told is None else told.leader_id
+
+    async def coordinator(self, group: str, *, timeout_s: float = WAIT_S) -> BrokerId:
+        """Which broker looks after a consumer group."""
+        wanted = f"a coordinator of group {group}"
+        return await until(lambda: coordinator_of(self._ask, group), lambda _: True, wanted=wanted, timeout_s=timeout_s)
+
+    async def wait_for_leader(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        broker: BrokerId | None = None,
+        other_than: BrokerId | None = None,
+        timeout_s: float = WAIT_S,
+    ) -> BrokerId:
+        """Wait until a partition is led: by anybody, by this broker, or by any but that one; returns by whom."""
+        who = (
+            f"broker {broker}"
+            if broker is not None
+            else "a broker"
+            if other_than is None
+            else f"not broker {other_than}"
+        )
+        found = await until(
+            lambda: self.leader(topic, partition),
+            lambda seen: seen is not None and seen != other_than and broker in {None, seen},
+            wanted=f"{who} to lead {topic}-{partition}",
+            timeout_s=timeout_s,
+        )
+        if found is None:
+            raise ClusterFailed(f"{topic}-{partition} has no leader")
+        return found
+
+    async def wait_for_isr(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        brokers: Collection[BrokerId] | None = None,
+        size: int | None = None,
+        timeout_s: float = WAIT_S,
+    ) -> list[BrokerId]:
+        """Wait until just these replicas are in sync, or so many, or else all that are assigned; returns them."""
+        place = TopicPartition(topic, partition)
+
+        async def look() -> tuple[list[BrokerId], int]:
+            told = await leading_replica(self._ask, place)
+            return ([], 0) if told is None else (sorted(told.isr), len(told.assignment))
+
+        def is_wanted(seen: tuple[list[BrokerId], int]) -> bool:
+            isr, assigned_count = seen
+            if brokers is not None:
+                return set(isr) == set(brokers)
+            return bool(isr) and len(isr) == (assigned_count if size is None else size)
+
+        whom = sorted(brokers) if brokers is not None else "all" if size is None else size
+        wanted = f"{whom} in sync in {place}"
+        return (await until(look, is_wanted, wanted=wanted, timeout_s=timeout_s))[0]
+
+    async def wait_for_group(
+        self, group: str, *, members: int | None = None, state: str | None = None, timeout_s: float = WAIT_S
+    ) -> None:
+        """Wait until a consumer group has so many members, or is in that state (as Kafka calls it), or both; else until it is stable."""
+        wanted_state = "Stable" if members is None and state is None else state
+
+        async def look() -> tuple[int, str]:
+            found = await described_group(self._ask, group)
+            return len(found.members), found.state
+
+        def is_wanted(seen: tuple[int, str]) -> bool:
+            count, now = seen
+            return members in {None, count} and (wanted_state is None or wanted_state.lower() == now.lower())
+
+        parts = [f"{members} members" if members is not None else "", f"state {wanted_state}" if wanted_state else ""]
+        wanted = f"group {group} with {' and '.join(filter(None, parts))}"
+        await until(look, is_wanted, wanted=wanted, timeout_s=timeout_s)
+
+    async def replicas(self, *, timeout_s: float = WAIT_S) -> str:
+        """Every replica of every partition as a table: who leads, how far each is, who is in sync."""
+        wanted = "brokers to tell of their replicas"
+        return await until(lambda: replica_table(self._ask), bool, wanted=wanted, timeout_s=timeout_s)
+
+    @property
+    def _ask(self) -> Admin:
+        if self._admin is None:
+            raise ClusterFailed("the cluster has not been started: use it as a context manager, or call start()")
+        return self._admin
+
+    async def _until_together(self) -> None:
+        addresses = self._fleet.addresses
+        wanted = "all brokers to know each other"
+        await until(lambda: asyncio.to_thread(are_together, addresses), bool, wanted=wanted, timeout_s=self._timeout_s)
+
+    async def _until_settled(self, place: TopicPartition, timeout_s: float) -> None:
+        wanted = f"the new order of the replicas of {place}"
+        await until(
+            lambda: self._ask.list_reassignments([place]),
+            lambda moving: not moving,
+            wanted=wanted,
+            timeout_s=timeout_s,
+        )
+
+    async def _create(self, topics: Mapping[str, Topic]) -> None:
+        if not topics:
+            return
+        wanted = [
+            NewTopic(
+                name=name,
+                partition_count=topic.partitions,
+                replication_factor=-1 if topic.replicas is None else topic.replicas,
+                configs={setting: _text(value) for setting, value in topic.config.items()},
+            )
+            for name, topic in topics.items()
+        ]
+        try:
+            results = await self._ask.create_topics(wanted)
+        except ClientError as error:
+            raise ClusterFailed(f"topics cannot be created: {error}") from error
+        for result in results:
+            if not result.is_ok:
+                raise ClusterFailed(f"topic {result.name!r} cannot be created: {result.code.name}: {result.message}")
+
+    async def _records(self, topic: str, isolation_level: str) -> list[ConsumedRecord]:
+        found: list[ConsumedRecord] = []
+        settings = {"isolation.level": isolation_level, "auto.offset.reset": "earliest"}
+        described = (await self._ask.describe_topics([topic]))[topic]
+        if isinstance(described, ErrorCode):
+            raise ClusterFailed(f"topic {topic!r} cannot be read: {described.name}")
+        places = [TopicPartition(topic, each.index) for each in described.partitions]
+        async with Consumer(self.bootstrap_servers, settings) as consumer:
+            ends = await consumer.end_offsets(places)
+            consumer.assign(places)
+            consumer.seek_to_beginning(*places)
+            while [place for place in places if await consumer.position(place) < ends[place]]:
+                found += await consumer.poll(timeout_ms=_POLL_MS)
+        return sorted(found, key=lambda record: (record.topic_partition, record.offset))
+
+
+def _as_topics(topics: Topics) -> dict[str, Topic]:
+    if isinstance(topics, str):
+        return {topics: Topic()}
+    if not isinstance(topics, Mapping):
+        return {name: Topic() for name in topics}
+    return {name: topic if isinstance(topic, Topic) else Topic(partitions=topic) for name, topic in topics.items()}
+
+
+def _text(value: str | float) -> str:  # a bool is an int to the type checker, and true or false to Kafka
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _bytes(value: bytes | str) -> bytes:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,94 @@
+"""The fixtures, in runs of pytest of their own, as a user's project has them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+_SHARED = """
+def test_one(kafka, kafka_topic, kafka_bootstrap_servers):
+    assert kafka_bootstrap_servers == kafka.bootstrap_servers
+    kafka.produce(kafka_topic, ["x"])
+    assert len(kafka.records(kafka_topic)) == 1
+    print("topic", kafka_topic)
+
+def test_other(kafka, kafka_cluster, kafka_topic):
+    assert kafka is kafka_cluster
+    assert kafka.records(kafka_topic) == []
+    assert len(kafka.broker_ids) == 2
+"""
+
+_OWN = """
+import pytest
+
+@pytest.mark.kafka(brokers=3, topics={"orders": 2}, config={"min.insync.replicas": 3})
+def test_own(kafka, kafka_cluster):
+    assert kafka is not kafka_cluster
+    assert len(kafka.broker_ids) == 3
+    kafka.wait_for_isr("orders", 1, size=3)
+
+@pytest.mark.parametrize("name", ["a b", "ü/x"])
+def test_topic(kafka_topic, name):
+    assert kafka_topic.isascii() and " " not in kafka_topic
+"""
+
+_FAILING = """
+import pytest
+
+@pytest.mark.kafka(brokers=3, topics=["orders"])
+def test_fails(kafka):
+    kafka.kill(2)
+    assert kafka.leader("orders") == 9
+"""
+
+
+def run(place: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    place.joinpath("test_it.py").write_text(text)
+    place.joinpath("pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:cacheprovider\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-v", *options]
+    return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+
+
+def test_tests_share_a_cluster_and_have_topics_of_their_own(tmp_path: Path) -> None:
+    done = run(tmp_path, _SHARED, "--kafka-brokers", "2")
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+def test_a_marked_test_has_a_cluster_of_its_own_also_with_others_beside_it(tmp_path: Path) -> None:
+    done = run(tmp_path, _OWN, "-n", "2", "-W", "error")
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
+
+
+def test_a_failure_comes_with_a_picture_of_the_cluster(tmp_path: Path) -> None:
+    done = run(tmp_path, _FAILING)
+    assert done.returncode == 1
+    assert "- Kafka replicas -" in done.stdout
+    assert "orders          0" in done.stdout
+    assert "- Kafka broker 1 -" in done.stdout
+    assert "- Kafka broker 2, not running -" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("mark", "sentence"),
+    [
+        ("brokers=0", "a cluster has 1 to 9 brokers, not 0"),
+        ("broker=3", "@pytest.mark.kafka takes brokers=, topics=, config=, not broker"),
+        ("3", "@pytest.mark.kafka takes brokers=, topics=, config=, not 3"),
+    ],
+)
+def test_a_mark_that_makes_no_sense_is_told_what_makes_some(tmp_path: Path, mark: str, sentence: str) -> None:
+    done = run(tmp_path, f"import pytest\n@pytest.mark.kafka({mark})\ndef test_it(kafka):\n    pass\n")
+    assert done.returncode != 0
+    assert sentence in done.stdout + done.stderr
+
+
+def test_settings_of_all_clusters_are_checked(tmp_path: Path) -> None:
+    done = run(tmp_path, _SHARED, "--kafka-config", "num.partitions")
+    assert "--kafka-config num.partitions: NAME=VALUE is wanted" in done.stdout + done.stderr
