@@ -26,8 +26,13 @@ _SHARE_LEFT: Final = 10
 class ProducerIds:
     """Ids unique in the cluster. A block that was not used up when the broker died is lost, which costs nothing."""
 
-    def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
+    def __init__(
+        self, allocate: Callable[[ProducerId], Awaitable[range]], highest_known: Callable[[], Awaitable[ProducerId]]
+    ) -> None:
         self._allocate = allocate
+        self._highest_known = highest_known
+        self._above: ProducerId | None = None
+        """Logs that another cluster has written know producers of its own, with whom ours must not be mixed up."""
         self._block = range(0)
         self._spare = range(0)
         self._low = 0  # How many are left when it is time for more.
@@ -93,5 +98,7 @@ class ProducerIds:
             self._fetching = None
 
     async def _fetch(self) -> None:
-        self._spare = block = await self._allocate()
+        if self._above is None:
+            self._above = await self._highest_known()
+        self._spare = block = await self._allocate(self._above)
         self._low = len(block) // _SHARE_LEFT
