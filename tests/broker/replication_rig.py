@@ -167,7 +167,7 @@ class RigBroker:
         )
         limits = ServerLimits(request_bytes_max=100 << 20, recordless_request_bytes_max=16 << 20, idle_ms_max=600_000)
         handlers: dict[ApiKey, Any] = {module.API: partial(module.handle, self.node) for module in MODULES}
-        dispatcher = Dispatcher(handlers, self.runtime.metrics)
+        dispatcher = Dispatcher(handlers, self.runtime.metrics, self.runtime.clock)
         address = Address(f"broker-{self.broker_id}", port)
         listener = BoundListener(name, address, dispatcher, limits, self.runtime, guard)
         async with listener.running():

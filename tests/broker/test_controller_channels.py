@@ -135,7 +135,7 @@ def play(story: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
     store = SimulatedRegistryStore(world.randomness.stream("registry"))
 
     async def serve(runtime: Runtime, broker: ToldBroker) -> None:
-        dispatcher = Dispatcher(broker.handlers(), runtime.metrics)
+        dispatcher = Dispatcher(broker.handlers(), runtime.metrics, runtime.clock)
         limits = ConnectionLimits(request_bytes_max=1 << 24, recordless_request_bytes_max=1 << 24, idle_ms_max=600_000)
         guard = Guard(GuardLimits(), runtime)
         address = Address(f"broker-{broker.broker_id}", 9093)

@@ -36,7 +36,7 @@ def test_idle_partitions_do_not_slow_a_busy_one() -> None:
     with rig(2) as one:
         one.tell(1, 0, keys=keys)
         one.world.run_for_ms(1_500)
-        fetches = one.brokers[1].runtime.metrics.counter("kafka_network_requestmetrics_requests_total", request="FETCH")
+        fetches = one.brokers[1].runtime.metrics.counter("kafka_network_requestmetrics_requests_total", request="Fetch")
         assert isinstance(fetches, MemoryCounter)
         before = fetches.reading
         one.brokers[1].produce(b"x", topic_partition=keys[150])

@@ -254,6 +254,12 @@ def test_producer_id_blocks_never_overlap_also_over_restarts(site: Site) -> None
     assert [first, second, third] == [range(1000), range(1000, 2000), range(2000, 3000)]
 
 
+def test_producer_ids_that_are_in_use_already_are_passed_over(site: Site) -> None:
+    service = site.started()
+    assert site.run(service.allocate_producer_ids(above=4711)) == range(4712, 5712)
+    assert site.run(service.allocate_producer_ids(above=17)) == range(5712, 6712)
+
+
 def test_concurrent_allocations_get_different_blocks(site: Site) -> None:
     service = site.started()
 

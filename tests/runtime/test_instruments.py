@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.runtime.instruments import MemoryMetrics
+from tidelog.runtime.instruments import SUMMARY_KEEPS, MemoryMetrics
+from tidelog.runtime.real import RealMetrics
 
 
 def test_counters_and_gauges_render_with_type_and_sorted_labels() -> None:
@@ -40,3 +41,38 @@ def test_label_values_cannot_break_the_exposition() -> None:
     metrics = MemoryMetrics()
     metrics.gauge("clients", client_id='a"b\\c\nd').set(1)
     assert metrics.render().splitlines()[1] == 'clients{client_id="a\\"b\\\\c\\nd"} 1'
+
+
+def test_summaries_tell_quantiles_of_what_they_keep_and_count_everything() -> None:
+    metrics = MemoryMetrics()
+    took = metrics.summary("took_ms", request="Fetch")
+    for value in [1_000.0] * 100 + [float(each) for each in range(SUMMARY_KEEPS)]:
+        took.observe(value)
+    assert metrics.render().splitlines() == [
+        "# TYPE took_ms summary",
+        'took_ms{request="Fetch",quantile="0.50"} 512',
+        'took_ms{request="Fetch",quantile="0.75"} 768',
+        'took_ms{request="Fetch",quantile="0.95"} 972',
+        'took_ms{request="Fetch",quantile="0.99"} 1013',
+        'took_ms{request="Fetch",quantile="0.999"} 1022',
+        'took_ms_sum{request="Fetch"} 623776',
+        'took_ms_count{request="Fetch"} 1124',
+    ]
+    assert metrics.value("took_ms", request="Fetch") == 1124
+
+
+def test_a_summary_of_nothing_has_no_quantiles() -> None:
+    metrics = MemoryMetrics()
+    metrics.summary("took_ms")
+    assert metrics.render() == "# TYPE took_ms summary\ntook_ms_sum 0\ntook_ms_count 0\n"
+
+
+def test_a_process_tells_what_it_costs() -> None:
+    lines = "\n".join(RealMetrics().lines())
+    for name in (
+        "process_cpu_seconds_total",
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "process_start_time_seconds",
+    ):
+        assert f"\n{name} " in f"\n{lines}"

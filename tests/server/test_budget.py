@@ -28,7 +28,7 @@ async def guarded(runtime: Runtime, handle: Handle, limits: GuardLimits) -> Asyn
         return handle(context.header.correlation_id)
 
     guard = Guard(limits, runtime)
-    dispatcher = Dispatcher({ApiKey.API_VERSIONS: handler}, runtime.metrics)
+    dispatcher = Dispatcher({ApiKey.API_VERSIONS: handler}, runtime.metrics, runtime.clock)
     listener = Listener("PLAINTEXT", ADDRESS, dispatcher, LIMITS, runtime, guard)
     async with listener.running():
         listener.serve()

@@ -64,7 +64,7 @@ async def listening(runtime: Runtime, handle: Handle) -> AsyncIterator[tuple[Lis
     def handler(context: RequestContext, _request: object) -> object:
         return handle(context.header.correlation_id)
 
-    dispatcher = Dispatcher({ApiKey.API_VERSIONS: handler}, runtime.metrics)
+    dispatcher = Dispatcher({ApiKey.API_VERSIONS: handler}, runtime.metrics, runtime.clock)
     listener = Listener(
         "PLAINTEXT", Address("server", 9092), dispatcher, LIMITS, runtime, Guard(GuardLimits(), runtime)
     )

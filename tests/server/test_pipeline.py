@@ -65,7 +65,7 @@ async def producing(runtime: Runtime, appends: Appends) -> AsyncIterator[tuple[L
     listener = Listener(
         "PLAINTEXT",
         Address("server", 9092),
-        Dispatcher(handlers, runtime.metrics),
+        Dispatcher(handlers, runtime.metrics, runtime.clock),
         limits,
         runtime,
         Guard(GuardLimits(), runtime),

@@ -158,7 +158,7 @@ def _replicating(local: _Local, controller: ControllerService) -> tuple[Node, Re
     """The parts that talk to other brokers, and with them the node."""
     config, runtime, metadata, replicas = local.live_config.current, local.runtime, local.metadata, local.replicas
     peers = Peers(config, runtime.network, metadata.inter_broker_address)
-    producer_ids = ProducerIds(controller.allocate_producer_ids)
+    producer_ids = ProducerIds(controller.allocate_producer_ids, replicas.highest_producer_id)
     transactions = _transactions(local, peers, producer_ids)
     line = ControllerLine(controller, peers, metadata)
     quotas = ReplicationQuotas(config.broker_id, lambda: local.live_config.current)

@@ -22,6 +22,7 @@ from tidelog.broker.handlers import bind_handlers, write_txn_markers
 from tidelog.broker.housekeeping import Housekeeping
 from tidelog.broker.inter_broker import endpoints_to_register, listeners_to_bind
 from tidelog.broker.log_cleaner import LogCleaner
+from tidelog.broker.metrics import MetricsPage, metrics_url
 from tidelog.broker.node import Node
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.config import BrokerConfig
@@ -51,6 +52,8 @@ class Broker:
         self._stop_requested = asyncio.Event()
         self._goes_alone = True
         self._node: Node | None = None
+        self.metrics_urls: list[str] = []
+        """Where the metrics are shown, once they are."""
 
     def stop(self, *, with_everybody: bool = False) -> None:
         """Ask the broker to leave; `run` returns when it has. Where all brokers leave, there is nobody to hand over to."""
@@ -87,13 +90,22 @@ class Broker:
             raise causes[0] from group
 
     async def _run(self, on_ready: Callable[[Mapping[str, Address]], None]) -> None:
-        config = await with_broker_id(self._config, self._runtime, self._registry)
+        metrics = MetricsPage(self._runtime)
+        async with metrics.shown(self._config) as config:
+            self.metrics_urls = [metrics_url(listener) for listener in config.metrics_listeners]
+            await self._serve(await with_broker_id(config, self._runtime, self._registry), metrics, on_ready)
+
+    async def _serve(
+        self, config: BrokerConfig, metrics: MetricsPage, on_ready: Callable[[Mapping[str, Address]], None]
+    ) -> None:
         assembly = assemble(config, self._runtime, self._registry)
         self._node = node = assembly.node
         guard = Guard(guard_limits(config), self._runtime)
         listeners = [self._listener(node, setting, guard) for setting in listeners_to_bind(config)]
         async with AsyncExitStack() as parts:
             await self._open(assembly, listeners, parts)
+            metrics.begin(node, listeners)
+            parts.callback(metrics.end)
             await self._join(assembly, listeners, parts)
             for listener in listeners:
                 listener.serve()
@@ -167,7 +179,7 @@ class Broker:
             ),
             idle_ms_max=config.connections_max_idle_ms,
         )
-        dispatcher = Dispatcher(bind_handlers(node, setting.name), self._runtime.metrics)
+        dispatcher = Dispatcher(bind_handlers(node, setting.name), self._runtime.metrics, self._runtime.clock)
         listener = Listener(setting.name, Address(setting.host, setting.port), dispatcher, limits, self._runtime, guard)
         if is_inter_broker:
             listener.drain_s = _BROKERS_DRAIN_S

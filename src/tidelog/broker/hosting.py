@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.broker.flusher import DirectoryFlusher
+from tidelog.broker.topic_traffic import TopicTraffic
 from tidelog.config import LogConfig
 from tidelog.model import TopicId, TopicPartition
 from tidelog.partition import Leadership, Partition
@@ -40,6 +41,7 @@ class Hosting:
         self._by_topic: dict[str, dict[TopicPartition, None]] = {}
         self.unavailable: dict[TopicPartition, Told] = {}
         """Replicas that are ours, but whose logs cannot be had at present."""
+        self.traffic = TopicTraffic()
 
     def __contains__(self, topic_partition: object) -> bool:
         """Whether the replica is ours, be it that its log cannot be had at present."""
@@ -77,6 +79,7 @@ class Hosting:
         topic_partition = hosted.partition.topic_partition
         self._hosted[topic_partition] = hosted
         self._by_topic.setdefault(topic_partition.topic, {})[topic_partition] = None
+        self.traffic.meet(topic_partition.topic)
 
     def remove(self, topic_partition: TopicPartition) -> Hosted | None:
         """One less; which it was, if it was here."""
@@ -86,4 +89,5 @@ class Hosting:
             del of_topic[topic_partition]
             if not of_topic:
                 del self._by_topic[topic_partition.topic]
+                self.traffic.forget(topic_partition.topic)
         return hosted

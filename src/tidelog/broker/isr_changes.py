@@ -97,6 +97,10 @@ class LeaderIsrChanges:
         self._wishes: dict[TopicPartition, _Wish] = {}
         self._has_wishes = asyncio.Event()
         self._failures = 0
+        metrics = surroundings.runtime.metrics
+        self._shrinks = metrics.counter("kafka_server_replicamanager_isrshrinks_total")
+        self._expands = metrics.counter("kafka_server_replicamanager_isrexpands_total")
+        self._refused = metrics.counter("kafka_server_replicamanager_failedisrupdates_total")
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
         """Have the controller decide; a newer wish of the same partition replaces an older one."""
@@ -182,7 +186,9 @@ class LeaderIsrChanges:
     def _decide(self, wish: _Wish, row: AlteredPartition | None) -> bool:
         """Let the partition hear the verdict; whether there is one. What was told it meanwhile is newer, and beats any verdict."""
         if row is not None and row.error_code is ErrorCode.NONE:
-            _tell(wish, row.isr)  # also if the partition has heard of it already: by LeaderAndIsr, which may be faster
+            self._note(
+                wish, row.isr
+            )  # also if the partition has heard of it already: by LeaderAndIsr, which may be faster
         if wish.is_stale:
             return True
         if row is None:
@@ -198,6 +204,7 @@ class LeaderIsrChanges:
         elif verdict(row.error_code) is Refusal.RETRY:
             return False
         else:
+            self._refused.add()
             logger.info(
                 "isr change refused",
                 extra=fields(partition=partition.topic_partition, reason=row.error_code.name),
@@ -205,6 +212,13 @@ class LeaderIsrChanges:
             events = partition.on_isr_refused(row.error_code, monotonic_ms, proposal=wish.proposal)
         self._around.replicas.perform(partition, events)
         return True
+
+    def _note(self, wish: _Wish, now: tuple[BrokerId, ...]) -> None:
+        before = wish.isr_before
+        gone, come = [one for one in before if one not in now], [one for one in now if one not in before]
+        self._shrinks.add(bool(gone))
+        self._expands.add(bool(come))
+        _tell(wish, now, gone, come)
 
     def _request(self, wishes: Mapping[_Key, _Wish]) -> AlterPartitionRequest:
         own_id, own_epoch = self._around.config.broker_id, self._around.broker_epoch()
@@ -230,9 +244,7 @@ def _row(index: int, proposal: IsrProposal, own_id: BrokerId, own_epoch: BrokerE
     )
 
 
-def _tell(wish: _Wish, now: tuple[BrokerId, ...]) -> None:
-    before = wish.isr_before
-    gone, come = [one for one in before if one not in now], [one for one in now if one not in before]
+def _tell(wish: _Wish, now: tuple[BrokerId, ...], gone: list[BrokerId], come: list[BrokerId]) -> None:
     for sentence, changed in (("isr shrunk", gone), ("isr expanded", come)):
         if changed:
             logger.info(

@@ -21,6 +21,7 @@ from tidelog.broker.replica_fetch_session import VERSION, FollowedKey, is_sessio
 from tidelog.broker.replica_reset import ask_bounds
 from tidelog.broker.replica_roster import Followed, Roster, replica_backoff
 from tidelog.broker.replication_quota import ReplicationQuotas
+from tidelog.broker.topic_traffic import TopicTraffic
 from tidelog.broker.waiters import Waiters
 from tidelog.client.connection import Connection, ConnectionLimits, open_connection
 from tidelog.client.errors import ConnectionLost, UnsupportedApi
@@ -56,6 +57,11 @@ class FollowerReplicas(Protocol):
     """What a fetcher needs of the replica manager."""
 
     flushes: Waiters[TopicPartition]
+
+    @property
+    def traffic(self) -> TopicTraffic:
+        """Where what was copied is counted."""
+        ...
 
     def perform(self, partition: Partition, events: list[PartitionEvent]) -> None:
         """Do what a change of a replica calls for."""
@@ -296,8 +302,10 @@ class ReplicaFetcher:
             return
         followed.failures = 0
         self._around.replicas.perform(partition, events)
-        if records and self._around.quotas.is_taking_throttled(partition.log.config, followed.key.index):
-            self._around.quotas.taken.record(len(records), self._clock.monotonic_ms())
+        if records:
+            self._around.replicas.traffic.of(partition.topic_partition.topic).replication_bytes_in += len(records)
+            if self._around.quotas.is_taking_throttled(partition.log.config, followed.key.index):
+                self._around.quotas.taken.record(len(records), self._clock.monotonic_ms())
 
     def _on_not_stored(self, followed: Followed, failure: ApiError | StorageFailure) -> None:
         """Nothing of it counts. What the leader sent may have been damaged on its way, and a full disk may find space."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Final
 
 from tidelog.broker.checkpointer import DirectoryCheckpointer
 from tidelog.broker.fetchers import Fetchers, IsrChanges
@@ -19,15 +20,18 @@ from tidelog.broker.hosting import Hosted, Hosting
 from tidelog.broker.log_directories import close_cleanly, open_directories
 from tidelog.broker.log_placement import LogPlacement
 from tidelog.broker.replica_waiters import ReplicaWaiters
+from tidelog.broker.topic_traffic import TopicTraffic
 from tidelog.broker.validation import BatchValidation, writable
 from tidelog.config import BrokerConfig
 from tidelog.coordinator.internal_log import TransactionEnd
 from tidelog.model import (
+    NO_PRODUCER_ID,
     Acks,
     ApiError,
     BrokerEpoch,
     ErrorCode,
     Offset,
+    ProducerId,
     TopicPartition,
 )
 from tidelog.partition import (
@@ -49,6 +53,10 @@ from tidelog.runtime.logs import fields
 from tidelog.storage import Appended, Guard, LogDirectory
 
 logger = logging.getLogger(__name__)
+
+_PRODUCERS_AT_ONCE: Final = 10_000
+_PLAUSIBLE_PRODUCER_ID_MAX: Final = 2**62
+"""No cluster gives so many. Whoever writes under a higher one has made it up, and must not use up those that are left."""
 
 
 class ReplicaManager(ReplicaWaiters):
@@ -74,7 +82,6 @@ class ReplicaManager(ReplicaWaiters):
         self.broker_epoch: BrokerEpoch = -1
         """The epoch of our registration, for the mark of a clean shutdown."""
         self.validation = BatchValidation(runtime, self.partition)
-        self._bytes_in = runtime.metrics.counter("kafka_server_brokertopicmetrics_bytesin_total")
 
     @asynccontextmanager
     async def running(self, cluster_id: str) -> AsyncIterator[None]:
@@ -118,11 +125,29 @@ class ReplicaManager(ReplicaWaiters):
         """All log directories, the failed ones included."""
         return self._directories
 
+    @property
+    def traffic(self) -> TopicTraffic:
+        """What goes in and out."""
+        return self.hosting.traffic
+
     def partitions(self) -> Iterator[tuple[Partition, LogDirectory]]:
         """Every replica on a directory that works."""
         for _, hosted in self.hosting.pairs():
             if hosted.directory.failure is None:
                 yield hosted.partition, hosted.directory
+
+    async def highest_producer_id(self) -> ProducerId:
+        """The highest plausible id of all producers that the logs know, with a look at the world now and then."""
+        highest, looks = NO_PRODUCER_ID, 0
+        for partition, _ in list(self.partitions()):
+            producers = partition.log.active_producers()
+            ids = (producer.producer_id for producer in producers)
+            highest = max((highest, *(each for each in ids if each <= _PLAUSIBLE_PRODUCER_ID_MAX)))
+            looks += len(producers)
+            if looks > _PRODUCERS_AT_ONCE:
+                looks = 0
+                await asyncio.sleep(0)
+        return highest
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
         """The replica. Raises ApiError where it is not here."""
@@ -161,7 +186,7 @@ class ReplicaManager(ReplicaWaiters):
             )
         except StorageFailure as failure:
             raise self.storage_error(topic_partition, failure) from failure
-        self._on_appended(partition, events, len(batch))
+        self._on_appended(partition, events, appended, len(batch))
         return partition, appended
 
     def append_own(self, partition: Partition, validated: Validated) -> Appended:
@@ -170,7 +195,7 @@ class ReplicaManager(ReplicaWaiters):
             appended, events = partition.append_own(validated, now_ms=self._runtime.clock.wall_ms())
         except StorageFailure as failure:
             raise self.storage_error(partition.topic_partition, failure) from failure
-        self._on_appended(partition, events, len(validated.batch))
+        self._on_appended(partition, events, appended, len(validated.batch))
         return appended
 
     def append_marker(self, topic_partition: TopicPartition, end: TransactionEnd) -> tuple[Partition, Appended]:
@@ -188,12 +213,17 @@ class ReplicaManager(ReplicaWaiters):
             appended, events = partition.append_marker(marker, now_ms=now_ms, has_own_epoch=end.has_own_epoch)
         except StorageFailure as failure:
             raise self.storage_error(topic_partition, failure) from failure
-        self._on_appended(partition, events, len(marker))
+        self._on_appended(partition, events, appended, len(marker))
         return partition, appended
 
-    def _on_appended(self, partition: Partition, events: Sequence[PartitionEvent], size: int) -> None:
+    def _on_appended(
+        self, partition: Partition, events: Sequence[PartitionEvent], appended: Appended, size: int
+    ) -> None:
         self._is_full = False
-        self._bytes_in.add(size)
+        if not appended.is_duplicate:
+            traffic = self.traffic.of(partition.topic_partition.topic)
+            traffic.bytes_in += size
+            traffic.messages_in += appended.last_offset - appended.base_offset + 1
         self.perform(partition, events)
 
     def want_flush(self, partition: Partition) -> None:

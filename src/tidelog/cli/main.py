@@ -51,6 +51,7 @@ COMMANDS: Final = (
     Command("leaders", "tidelog.cli.leaders", "elect leaders of partitions"),
     Command("brokers", "tidelog.cli.brokers", "list and describe brokers"),
     Command("status", "tidelog.cli.status", "show brokers, sizes and what is wrong"),
+    Command("metrics", "tidelog.cli.metrics", "show what brokers count and measure"),
     Command("registry", "tidelog.cli.registry_show", "look into the registry where a cluster coordinates"),
     Command("log", "tidelog.cli.log", "look into the files of a log (Tidelog's or Kafka's)"),
     Command("audit", "tidelog.cli.audit", "prove from their files that replicas agree"),

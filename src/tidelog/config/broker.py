@@ -28,7 +28,14 @@ from tidelog.config.kinds import (
     optional_text,
     ratio,
 )
-from tidelog.config.listeners import LISTENERS, PLAINTEXT, PROTOCOL_MAP, Listener, without_controller_listeners
+from tidelog.config.listeners import (
+    HTTP_LISTENERS,
+    LISTENERS,
+    PLAINTEXT,
+    PROTOCOL_MAP,
+    Listener,
+    without_controller_listeners,
+)
 from tidelog.config.replication import HIGH_WATERMARK, LEADER_EPOCH
 from tidelog.config.settings import Alias, Setting, check_names, setting, settings_of
 from tidelog.config.transactions import TransactionConfig
@@ -78,6 +85,11 @@ class BrokerConfig(TransactionConfig):
     advertised_listeners: tuple[Listener, ...] = setting(
         "advertised.listeners", LISTENERS, "", "The addresses clients are told; empty takes those of listeners.",
         read_by="broker.inter_broker"
+    )
+    metrics_listeners: tuple[Listener, ...] = setting(
+        "metrics.listeners", HTTP_LISTENERS, "",
+        "Where Prometheus finds the metrics of this broker, as http://host:port; empty shows them nowhere.",
+        read_by="broker.metrics.page"
     )
     listener_security_protocol_map: tuple[tuple[str, str], ...] = setting(
         "listener.security.protocol.map", PROTOCOL_MAP,

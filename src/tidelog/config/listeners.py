@@ -53,6 +53,14 @@ def parse_listeners(text: str) -> tuple[Listener, ...]:
     return listeners
 
 
+def _parse_http_listeners(text: str) -> tuple[Listener, ...]:
+    listeners = tuple(parse_listener(part.strip()) for part in text.split(",")) if text.strip() else ()
+    fixed = [(listener.host, listener.port) for listener in listeners if listener.port]
+    if any(listener.name != "HTTP" for listener in listeners) or len(set(fixed)) != len(fixed):
+        raise ValueError(text)
+    return listeners
+
+
 def without_controller_listeners(properties: Mapping[str, str]) -> dict[str, str]:
     """Leave out the listeners that a stock file has for the quorum of controllers: there is none, so nobody would call."""
     theirs = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
@@ -82,6 +90,12 @@ LISTENERS: Final[Kind[tuple[Listener, ...]]] = Kind(
     accepted="a comma-separated list of NAME://host:port with different names and addresses, IPv6 hosts in brackets",
     parse=parse_listeners,
     render=lambda listeners: ",".join(map(str, listeners)),
+)
+HTTP_LISTENERS: Final[Kind[tuple[Listener, ...]]] = Kind(
+    value_type=ValueType.LIST,
+    accepted="a comma-separated list of http://host:port with different addresses, IPv6 hosts in brackets",
+    parse=_parse_http_listeners,
+    render=lambda listeners: ",".join(f"http{str(listener)[len(listener.name) :]}" for listener in listeners),
 )
 PROTOCOL_MAP: Final[Kind[tuple[tuple[str, str], ...]]] = Kind(
     value_type=ValueType.STRING,

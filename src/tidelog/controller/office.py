@@ -62,6 +62,8 @@ class Office:
         self._last_image: ClusterImage | None = None  # of this reign
         self._known_epochs: dict[BrokerId, BrokerEpoch] = {}
         self._notifications = Notifications((), 0)
+        self.unclean_elections = 0
+        """How many leaders this broker has elected, in all its reigns, who may not have known all that was committed."""
         self.on_unsettled: Callable[[], None] = lambda: None  # something failed that somebody should look after
         self.controller_id: BrokerId = NO_BROKER
         self.waiting: dict[TopicPartition, None] = {}  # partitions that only the ends of their logs can help
@@ -175,7 +177,7 @@ class Office:
                     self._notifications.add(path, self._clock.wall_ms())
             self._check_held(reign)
         controller.image = decision.image
-        _log_changes(decision.changes)
+        self.unclean_elections += _log_changes(decision.changes)
         return decision
 
     def done(self, controller: Controller) -> ClusterImage:
@@ -346,7 +348,9 @@ def _log_brokers(gone: frozenset[BrokerId], started: Iterable[BrokerImage]) -> N
         )
 
 
-def _log_changes(changes: Iterable[Change]) -> None:
+def _log_changes(changes: Iterable[Change]) -> int:
+    """Say what has changed; how many leaders were elected uncleanly."""
+    unclean = 0
     elected: Counter[BrokerId] = Counter()
     for change in changes:
         before, after = change.before, change.after
@@ -360,6 +364,7 @@ def _log_changes(changes: Iterable[Change]) -> None:
             extra=fields(partition=change.topic_partition, leader=after.leader, leader_epoch=after.leader_epoch),
         )
         if after.is_recovering and after.has_leader and after.leader not in (*before.isr, *before.eligible):
+            unclean += 1
             logger.warning(
                 "unclean leader elected", extra=fields(partition=change.topic_partition, leader=after.leader)
             )
@@ -368,6 +373,7 @@ def _log_changes(changes: Iterable[Change]) -> None:
             logger.warning("no leader can be elected", extra=fields(partition_count=count))
         else:
             logger.info("leader elected", extra=fields(leader=leader, partition_count=count))
+    return unclean
 
 
 def _log_reassignment(change: Change) -> None:

@@ -18,7 +18,7 @@ from tidelog.controller.partition_requests import PartitionRequests
 from tidelog.controller.presiding import Presiding
 from tidelog.controller.producer_ids import allocate_block
 from tidelog.controller.topic_requests import TopicRequests
-from tidelog.model import ApiError, BrokerId, ErrorCode
+from tidelog.model import NO_PRODUCER_ID, ApiError, BrokerId, ErrorCode, ProducerId
 from tidelog.registry import Registry, RegistryError, RegistryUnavailable
 from tidelog.runtime import Clock, Randomness
 
@@ -46,6 +46,11 @@ class ControllerService(TopicRequests, PartitionRequests):
     def is_active(self) -> bool:
         """Whether this broker is the controller, as far as it knows."""
         return self._office.is_held
+
+    @property
+    def unclean_elections(self) -> int:
+        """How many leaders this broker has elected uncleanly since it was started."""
+        return self._office.unclean_elections
 
     @property
     def controller_id(self) -> BrokerId:
@@ -91,9 +96,9 @@ class ControllerService(TopicRequests, PartitionRequests):
             self._office.resign("the broker stops")
             await self._registry.close()
 
-    async def allocate_producer_ids(self) -> range:
+    async def allocate_producer_ids(self, above: ProducerId = NO_PRODUCER_ID) -> range:
         """A block of producer ids that nobody else ever gets. Any broker may ask. Raises ApiError when none can be had now."""
         try:
-            return await allocate_block(self._registry, self._config.broker_id)
+            return await allocate_block(self._registry, self._config.broker_id, above)
         except (RegistryError, RegistryUnavailable) as error:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error

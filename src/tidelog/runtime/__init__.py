@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidelog.runtime.clock import Clock
 from tidelog.runtime.disk import Disk, DiskFull, File, FileMissing, StorageFailure
-from tidelog.runtime.metrics import Counter, Gauge, Histogram, Metrics
+from tidelog.runtime.metrics import Counter, Gauge, Histogram, Metrics, Summary
 from tidelog.runtime.network import Address, Listening, Network, NetworkFailure
 from tidelog.runtime.randomness import Randomness
 
@@ -32,6 +32,7 @@ __all__ = [
     "Randomness",
     "Runtime",
     "StorageFailure",
+    "Summary",
 ]
 
 

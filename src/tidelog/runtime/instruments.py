@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final, TypeAlias, TypeVar
 
@@ -10,6 +11,8 @@ from tidelog.model import invariant
 
 MILLISECOND_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
 BYTE_BUCKETS: Final = tuple(4**exponent for exponent in range(3, 15))
+QUANTILES: Final = {"0.50": 0.5, "0.75": 0.75, "0.95": 0.95, "0.99": 0.99, "0.999": 0.999}
+SUMMARY_KEEPS: Final = 1_024
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -30,7 +33,7 @@ class MemoryCounter:
 
     def samples(self, name: str, labels: Labels) -> list[str]:
         """The lines of the exposition."""
-        return [f"{name}{_braces(labels)} {_number(self.reading)}"]
+        return [f"{name}{braces(labels)} {number(self.reading)}"]
 
 
 class MemoryGauge:
@@ -48,7 +51,7 @@ class MemoryGauge:
 
     def samples(self, name: str, labels: Labels) -> list[str]:
         """The lines of the exposition."""
-        return [f"{name}{_braces(labels)} {_number(self.reading)}"]
+        return [f"{name}{braces(labels)} {number(self.reading)}"]
 
 
 class MemoryHistogram:
@@ -71,17 +74,50 @@ class MemoryHistogram:
 
     def samples(self, name: str, labels: Labels) -> list[str]:
         """The lines of the exposition: cumulative buckets, sum, count."""
-        bounds = [*(_number(bound) for bound in self._bounds), "+Inf"]
+        bounds = [*(number(bound) for bound in self._bounds), "+Inf"]
         lines = [
-            f"{name}_bucket{_braces((*labels, ('le', bound)))} {count}"
+            f"{name}_bucket{braces((*labels, ('le', bound)))} {count}"
             for bound, count in zip(bounds, accumulate(self._counts), strict=True)
         ]
-        braces = _braces(labels)
-        return [*lines, f"{name}_sum{braces} {_number(self.total)}", f"{name}_count{braces} {_number(self.reading)}"]
+        told = braces(labels)
+        return [*lines, f"{name}_sum{told} {number(self.total)}", f"{name}_count{told} {number(self.reading)}"]
 
 
-Instrument: TypeAlias = MemoryCounter | MemoryGauge | MemoryHistogram
-I = TypeVar("I", MemoryCounter, MemoryGauge, MemoryHistogram)  # noqa: E741
+class MemorySummary:
+    """Count, sum, and the latest observations, whose quantiles are told. Observing costs a store into a ring."""
+
+    kind: Final = "summary"
+    __slots__ = ("_kept", "reading", "total")
+
+    def __init__(self, name: str) -> None:
+        self._kept: list[float] = []
+        self.reading = 0.0
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one observation; the oldest one that is kept makes room for it."""
+        kept = self._kept
+        if len(kept) < SUMMARY_KEEPS:
+            kept.append(value)
+        else:
+            kept[int(self.reading) % SUMMARY_KEEPS] = value
+        self.reading += 1
+        self.total += value
+
+    def samples(self, name: str, labels: Labels) -> list[str]:
+        """The lines of the exposition: quantiles of what is kept, sum, count. Quantiles of nothing are not told."""
+        ordered = sorted(self._kept)
+        lines = [
+            f"{name}{braces((*labels, ('quantile', text)))} {number(ordered[min(int(share * len(ordered)), len(ordered) - 1)])}"
+            for text, share in QUANTILES.items()
+            if ordered
+        ]
+        told = braces(labels)
+        return [*lines, f"{name}_sum{told} {number(self.total)}", f"{name}_count{told} {number(self.reading)}"]
+
+
+Instrument: TypeAlias = MemoryCounter | MemoryGauge | MemoryHistogram | MemorySummary
+I = TypeVar("I", MemoryCounter, MemoryGauge, MemoryHistogram, MemorySummary)  # noqa: E741
 
 
 class MemoryMetrics:
@@ -102,19 +138,25 @@ class MemoryMetrics:
         """A histogram of milliseconds or bytes."""
         return self._instrument(MemoryHistogram, name, labels)
 
+    def summary(self, name: str, **labels: str) -> MemorySummary:
+        """A summary of milliseconds."""
+        return self._instrument(MemorySummary, name, labels)
+
     def value(self, name: str, **labels: str) -> float:
-        """The current reading of a counter or gauge, or the observation count of a histogram; 0 where nothing was counted."""
+        """The current reading of a counter or gauge, or the observation count of a distribution; 0 where nothing was counted."""
         instrument = self._families.get(name, {}).get(_key(labels))
         return 0.0 if instrument is None else instrument.reading
 
-    def render(self) -> str:
+    def lines(self) -> Iterator[str]:
         """Everything in the Prometheus text format, in name and label order."""
-        lines: list[str] = []
         for name, family in sorted(self._families.items()):
-            lines.append(f"# TYPE {name} {next(iter(family.values())).kind}")
+            yield f"# TYPE {name} {next(iter(family.values())).kind}"
             for labels, instrument in sorted(family.items(), key=lambda item: item[0]):
-                lines.extend(instrument.samples(name, labels))
-        return "".join(f"{line}\n" for line in lines)
+                yield from instrument.samples(name, labels)
+
+    def render(self) -> str:
+        """The lines as one text."""
+        return "".join(f"{line}\n" for line in self.lines())
 
     def _instrument(self, kind: type[I], name: str, labels: dict[str, str]) -> I:
         family = self._families.setdefault(name, {})
@@ -130,7 +172,8 @@ def _key(labels: dict[str, str]) -> Labels:
     return tuple(sorted(labels.items()))
 
 
-def _braces(labels: Labels) -> str:
+def braces(labels: Labels) -> str:
+    """Labels as the exposition has them."""
     if not labels:
         return ""
     return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels) + "}"
@@ -140,5 +183,6 @@ def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A reading as the exposition has it."""
     return str(int(value)) if value == int(value) else repr(value)

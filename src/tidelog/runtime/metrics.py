@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 
@@ -29,6 +30,14 @@ class Histogram(Protocol):
         ...
 
 
+class Summary(Protocol):
+    """A distribution of which the latest observations are kept, for quantiles of what happens now."""
+
+    def observe(self, value: float) -> None:
+        """Count one observation."""
+        ...
+
+
 class Metrics(Protocol):
     """Asking twice for the same name and labels gives the same instrument."""
 
@@ -44,6 +53,14 @@ class Metrics(Protocol):
         """A histogram of milliseconds or bytes."""
         ...
 
+    def summary(self, name: str, **labels: str) -> Summary:
+        """A summary of milliseconds."""
+        ...
+
     def value(self, name: str, **labels: str) -> float:
-        """The current reading of a counter or gauge, or the observation count of a histogram; 0 where nothing was counted."""
+        """The current reading of a counter or gauge, or the observation count of a distribution; 0 where nothing was counted."""
+        ...
+
+    def lines(self) -> Iterator[str]:
+        """Everything in the Prometheus text format, line by line, so that whoever writes them down can pause."""
         ...

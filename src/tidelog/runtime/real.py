@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections.abc import Iterator
 from uuid import UUID
 
 from tidelog.model import TimestampMs
@@ -12,6 +13,7 @@ from tidelog.runtime import Runtime
 from tidelog.runtime.instruments import MemoryMetrics
 from tidelog.runtime.real_disk import RealDisk
 from tidelog.runtime.real_network import RealNetwork
+from tidelog.runtime.real_process import ProcessReadings
 
 __all__ = ["RealClock", "RealDisk", "RealMetrics", "RealNetwork", "RealRandomness", "real_runtime"]
 
@@ -62,4 +64,13 @@ class RealRandomness:
 
 
 class RealMetrics(MemoryMetrics):
-    """Readings of this process; `render` is what a scraper gets."""
+    """What was counted, and readings of this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._process = ProcessReadings()
+
+    def lines(self) -> Iterator[str]:
+        """Everything in the Prometheus text format."""
+        yield from super().lines()
+        yield from self._process.lines()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeAlias, cast
 
-from tidelog.runtime import Address, Metrics
+from tidelog.runtime import Address, Clock, Metrics
 from tidelog.server.pipeline import Frame, Settling
 from tidelog.server.refusals import ConnectionRefused, Refusal
 from tidelog.wire.api import API_TABLE, ApiKey, Response, VersionRange
@@ -54,17 +54,20 @@ class _Route(NamedTuple):
     handler: Handler
     served: VersionRange
     note: Callable[[], None]  # Counts the request.
+    took: Callable[[float], None]  # Milliseconds from here to its answer, waiting included.
 
 
 class Dispatcher:
     """Finds the handler of a frame and turns its result into a frame."""
 
-    def __init__(self, handlers: Mapping[ApiKey, Handler], metrics: Metrics) -> None:
+    def __init__(self, handlers: Mapping[ApiKey, Handler], metrics: Metrics, clock: Clock) -> None:
+        self._clock = clock
         self._routes = {
             key: _Route(
                 handler,
                 API_TABLE[key].served,
-                metrics.counter("kafka_network_requestmetrics_requests_total", request=key.name).add,
+                metrics.counter("kafka_network_requestmetrics_requests_total", request=key.kafka_name).add,
+                metrics.summary("kafka_network_requestmetrics_totaltimems", request=key.kafka_name).observe,
             )
             for key, handler in handlers.items()
         }
@@ -84,12 +87,30 @@ class Dispatcher:
         except MalformedMessage as malformed:
             raise ConnectionRefused(f"malformed request: {malformed}", Refusal.MALFORMED) from malformed
         route.note()
+        began_ms = self._clock.monotonic_ms()
         answer = route.handler(RequestContext(header, listener, local, peer, connection), request)
         if isinstance(answer, Response):
-            return encode_response_frame(header, answer)
+            encoded = encode_response_frame(header, answer)
+            route.took(self._clock.monotonic_ms() - began_ms)
+            return encoded
         if isinstance(answer, Settling):
-            return Settling(_encoded_settled(header, answer.answer))
-        return None if answer is None else _encoded_later(header, cast("Awaitable[_Later]", answer))
+            return Settling(self._timed(route, began_ms, _encoded_settled(header, answer.answer)))
+        return None if answer is None else self._timed_later(route, began_ms, header, cast("Awaitable[_Later]", answer))
+
+    async def _timed(self, route: _Route, began_ms: float, encoded: Awaitable[Frame | None]) -> Frame | None:
+        frame = await encoded
+        route.took(self._clock.monotonic_ms() - began_ms)
+        return frame
+
+    async def _timed_later(
+        self, route: _Route, began_ms: float, header: RequestHeader, answer: Awaitable[_Later]
+    ) -> Frame | Settling[Frame | None] | None:
+        response = await answer
+        if isinstance(response, Settling):
+            return Settling(self._timed(route, began_ms, _encoded_settled(header, response.answer)))
+        frame = None if response is None else encode_response_frame(header, response)
+        route.took(self._clock.monotonic_ms() - began_ms)
+        return frame
 
 
 def _unserved(header: RequestHeader) -> Frame:
@@ -101,11 +122,4 @@ def _unserved(header: RequestHeader) -> Frame:
 
 async def _encoded_settled(header: RequestHeader, answer: Awaitable[Response | None]) -> Frame | None:
     response = await answer
-    return None if response is None else encode_response_frame(header, response)
-
-
-async def _encoded_later(header: RequestHeader, answer: Awaitable[_Later]) -> Frame | Settling[Frame | None] | None:
-    response = await answer
-    if isinstance(response, Settling):
-        return Settling(_encoded_settled(header, response.answer))
     return None if response is None else encode_response_frame(header, response)

@@ -110,6 +110,11 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_REPLICAS = 30_000  # ours, far from any number that Kafka will give out
     COUNT_VISIBLE_RECORDS = 30_001
 
+    @property
+    def kafka_name(self) -> str:
+        """As Kafka's metrics and documentation call it: ListOffsets."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
 
 class Response:
     """What a broker answers; one type for all versions of an API."""

@@ -309,6 +309,7 @@ class _Fetch:
 
     def answer(self, served: list[_Served]) -> FetchResponse:
         """Wrap up, creating or continuing the session."""
+        self._count(served)
         session = self._session
         if session is not None:
             news = session.select(item.news() for item in served)
@@ -325,6 +326,17 @@ class _Fetch:
             if session is not None:
                 session.select(item.news() for item in served)
         return self._response(NO_SESSION if session is None else session.session_id, served)
+
+    def _count(self, served: list[_Served]) -> None:
+        """Note for those who watch what leaves; a topic that has no name any more is nobody's."""
+        metadata, traffic_of = self._node.metadata, self._node.replicas.traffic.of
+        for item in served:
+            key = item.partition.key
+            topic = None if key.topic_id is None else metadata.topic_by_id(key.topic_id)
+            traffic = traffic_of(key.topic if topic is None else topic.name)
+            traffic.fetch_requests += 1
+            traffic.bytes_out += item.byte_count
+            traffic.failed_fetch_requests += item.data.error_code is not ErrorCode.NONE
 
     def _response(self, session_id: int, served: list[_Served]) -> FetchResponse:
         endpoints = tuple(

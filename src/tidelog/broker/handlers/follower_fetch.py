@@ -162,8 +162,10 @@ class _Fetch:
             return failed(partition.key.index, self._storage_error(topic_partition, failure))
         if events:
             self._node.replicas.perform(replica, events)
-        if read.records and self._is_on_the_list(replica):
-            self._node.quota.given.record(len(read.records), ask.monotonic_ms)
+        if read.records:
+            self._node.replicas.traffic.of(topic_partition.topic).replication_bytes_out += len(read.records)
+            if self._is_on_the_list(replica):
+                self._node.quota.given.record(len(read.records), ask.monotonic_ms)
         has_more = not read.records and partition.fetch.fetch_offset < replica.log.log_end_offset
         if has_more or self._session.replica_id not in replica.isr:  # Who wants into the ISR is looked at each time.
             self._session.stirred[partition] = None

@@ -163,6 +163,8 @@ class _Appending(NamedTuple):
     def _append(self, topic: str, data: PartitionProduceData, validated: Validated | None) -> _Outcome:
         key = TopicPartition(topic, data.index)
         acks, records, permits = self.acks, data.records, self.permits
+        traffic = self.node.replicas.traffic.of(topic)
+        traffic.produce_requests += 1
         try:
             if acks is None:
                 raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1")
@@ -182,6 +184,7 @@ class _Appending(NamedTuple):
                 guard=guard,
             )
         except ApiError as error:
+            traffic.failed_produce_requests += 1
             return _failed(data.index, elsewhere(self.node, key, error))
         response = PartitionProduceResponse(
             index=data.index,
