@@ -128,6 +128,8 @@ class OutgoingBatch(ABC):
         self.created_ms, self.deadline_ms, self.ordinal, _ = place
         self.codec = codec
         self.attempts = 0
+        self.last_trouble: str | None = None
+        """Why the latest attempt was not the last one."""
         self.retry_at_ms = 0.0
         self.identity: ProducerIdentity | None = None
         self.base_sequence = NO_SEQUENCE

@@ -116,10 +116,18 @@ class TransactionRefused(RequestRefused):
 class DeliveryTimeout(ClientError):
     """delivery.timeout.ms passed without an acknowledgement; the records may or may not be in the log."""
 
-    def __init__(self, topic_partition: TopicPartition, *, record_count: int, waited_ms: float, attempts: int) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        record_count: int,
+        waited_ms: float,
+        attempts: int,
+        cause: str | None = None,
+    ) -> None:
         super().__init__(
             f"{record_count} record(s) for {topic_partition} not acknowledged {waited_ms:.0f} ms after send, "
-            f"in {attempts} attempt(s)"
+            f"in {attempts} attempt(s){'' if cause is None else f': {cause}'}"
         )
         self.topic_partition = topic_partition
 

@@ -149,10 +149,20 @@ class Sender:
                 record_count=batch.record_count,
                 waited_ms=now_ms - batch.created_ms,
                 attempts=batch.attempts,
+                cause=batch.last_trouble or self._why_not_sent(batch.topic_partition),
             )
             self._fail(batch, error)
         if expired:
             self._on_progress()
+
+    def _why_not_sent(self, topic_partition: TopicPartition) -> str | None:
+        """What kept a batch here that was never tried."""
+        leader = self._cluster.metadata.leader_of(topic_partition)
+        if leader is None:
+            return "nobody is known to lead the partition"
+        if self._cluster.connection(leader.broker_id, Lane.PRODUCE) is None:
+            return f"broker {leader.broker_id}, which leads the partition, cannot be reached"
+        return None
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[BrokerId | None, list[TopicPartition]]:
         led: dict[BrokerId | None, list[TopicPartition]] = {}
@@ -287,6 +297,8 @@ class Sender:
             case Verdict.FAILED:
                 self._give_up([batch], ProduceFailed(batch.topic_partition, answer.error_code, _message(answer)))
             case _:
+                message = _message(answer)
+                batch.last_trouble = answer.error_code.name + (f": {message}" if message else "")
                 self._accumulator.retry(batch, _RETRY_CAUSES[verdict], at_ms=self._retry_at_ms(batch))
 
     def _ends_transaction(self, batch: OutgoingBatch, code: ErrorCode) -> bool:
@@ -302,6 +314,7 @@ class Sender:
             if not batch.is_on_wire:
                 continue
             if batch.attempts <= self._config.retries:
+                batch.last_trouble = str(loss)
                 self._accumulator.retry(batch, RetryCause.UNCERTAIN, at_ms=self._retry_at_ms(batch))
             else:
                 self._give_up([batch], loss)
