@@ -10,8 +10,8 @@ from tests.cli.shell import Shell
 from tests.compatibility.processes import TidelogProcess
 from tests.raw_transactions import opened, written
 from tidelog.client import ClientConfig, Cluster, TransactionKeeper
+from tidelog.client.bridge import Bridge
 from tidelog.model import ErrorCode, ProducerIdentity, TopicPartition
-from tidelog.pipeline.bridge import Bridge
 from tidelog.runtime.real import real_runtime
 
 pytestmark = pytest.mark.slow

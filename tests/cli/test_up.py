@@ -9,6 +9,7 @@ import pytest
 
 from tidelog.cli.failure import WrongUsage
 from tidelog.cli.plan import Plan
+from tidelog.cli.serving import Ready
 from tidelog.cli.up import add_arguments, plan_from, welcome
 from tidelog.config import BrokerConfig
 
@@ -56,9 +57,10 @@ def test_the_log_lies_with_the_data_unless_told_otherwise(tmp_path: Path) -> Non
 
 
 def test_the_welcome_gives_three_lines_to_paste_with_the_real_port(tmp_path: Path) -> None:
-    said = welcome("127.0.0.1:4711", plan("--data", str(tmp_path)))
+    said = welcome(Ready("127.0.0.1:4711", ["http://127.0.0.1:4712/metrics"]), plan("--data", str(tmp_path)))
     assert str(tmp_path) in said
     assert said.count("127.0.0.1:4711") == 3
+    assert "metrics  http://127.0.0.1:4712/metrics\n" in said
     assert all(name in said for name in ("kcat", "confluent_kafka", "tidelog produce"))
 
 
@@ -116,6 +118,6 @@ def test_ephemeral_and_a_data_directory_exclude_each_other(capsys: pytest.Captur
 
 def test_the_welcome_says_what_becomes_of_the_data(tmp_path: Path) -> None:
     made = plan("--data", str(tmp_path))
-    assert "(new)" in welcome("h:1", made)
-    assert "(used again)" in welcome("h:1", made, had_data=True)
-    assert "nothing is left behind" in welcome("h:1", made, is_ephemeral=True)
+    assert "(new)" in welcome(Ready("h:1", []), made)
+    assert "(used again)" in welcome(Ready("h:1", []), made, had_data=True)
+    assert "nothing is left behind" in welcome(Ready("h:1", []), made, is_ephemeral=True)

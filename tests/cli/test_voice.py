@@ -17,7 +17,7 @@ class Closed(io.StringIO):
 
 def test_programs_get_one_line_and_nothing_else() -> None:
     out, err = io.StringIO(), io.StringIO()
-    ClusterVoice(out, err, "welcome at {first}").ready("h:1,h:2")
+    ClusterVoice(out, err, "welcome at {first}").ready("h:1,h:2", [])
     assert out.getvalue() == "ready bootstrap=h:1,h:2\n"
     assert err.getvalue() == ""
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.arguments import add_properties_argument
 from tidelog.cli.plan import STDERR, Plan, add_log_format_argument, given_settings
+
+if TYPE_CHECKING:
+    from tidelog.cli.serving import Ready
 
 _EXAMPLES: Final = """\
 examples:
@@ -62,6 +65,6 @@ def plan_from(options: argparse.Namespace) -> Plan:
     )
 
 
-def _announce(bootstrap: str, _plan: Plan) -> None:
-    sys.stdout.write(f"ready bootstrap={bootstrap}\n")
+def _announce(ready: Ready, _plan: Plan) -> None:
+    sys.stdout.write(f"ready bootstrap={ready.bootstrap}\n")
     sys.stdout.flush()

@@ -1,10 +1,13 @@
-"""List and describe the brokers of a cluster."""
+"""List and describe the brokers of a cluster, and kill one to see what happens."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.arguments import add_format_argument, finish_verb, whole_number
@@ -14,17 +17,21 @@ from tidelog.cli.output import OutputFormat, Row, is_coloured, paint, render_tab
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidelog.cli.port_holder import Holder
     from tidelog.client import Cluster, ClusterDescription, ConsumerConfig, LogDirDescription, TopicMetadata
-    from tidelog.model import BrokerId
+    from tidelog.model import BrokerEndpoint, BrokerId
     from tidelog.runtime import Runtime
 
 COLUMNS: Final = ("broker", "address", "rack", "controller", "leaders", "replicas", "in_sync", "epoch")
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_OURS: Final = "tidelog"
 DIRECTORY_COLUMNS: Final = ("directory", "partitions", "size", "free", "error")
 
 _EXAMPLES: Final = """\
 examples:
   tidelog brokers list
   tidelog brokers describe 2                     with its log directories
+  tidelog brokers kill 2                         SIGKILL, on this machine: see who leads then
   tidelog brokers list --format json | jq '.[] | select(.is_controller) | .broker'
 
 LEADERS, REPLICAS and IN-SYNC count partitions. EPOCH is that of the broker's registration: it grows with every start.
@@ -45,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_format_argument(describing)
     finish_verb(describing, _describe)
+    killing = verbs.add_parser("kill", help="kill a broker of this machine (SIGKILL)", epilog=_EXAMPLES)
+    killing.add_argument("id", type=whole_number(low=0, high=2**31 - 1, what="a broker id"), metavar="ID", help="which")
+    finish_verb(killing, _kill)
 
 
 async def _list(options: argparse.Namespace, cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> int:
@@ -63,12 +73,43 @@ async def _describe(options: argparse.Namespace, cluster: Cluster, config: Consu
     wanted = [row for row in rows if not options.ids or row["broker"] in options.ids]
     directories = await log_directories(cluster, config, runtime, [int(str(row["broker"])) for row in wanted])
     if OutputFormat(options.format) is OutputFormat.JSON:
-        content = [{**row, "log_dirs": directory_rows(directories.get(int(str(row["broker"])), ()))} for row in wanted]
+        content = [{**row, **_as_fields(directories[int(str(row["broker"]))])} for row in wanted]
         sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     else:
-        parts = [_text(row, directories.get(int(str(row["broker"])))) for row in wanted]
+        parts = [_text(row, directories[int(str(row["broker"]))]) for row in wanted]
         sys.stdout.write("\n".join(parts))
     return EXIT_OK
+
+
+async def _kill(options: argparse.Namespace, cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> int:
+    from tidelog.client import Admin
+
+    brokers = (await Admin(cluster, config, runtime).describe_cluster()).brokers
+    broker = next((each for each in brokers if each.broker_id == options.id), None)
+    if broker is None:
+        raise CommandFailed(
+            f"broker {options.id} is not there; there are {shown([each.broker_id for each in brokers])}"
+        )
+    holder = holder_of(broker)
+    os.kill(holder.pid, signal.SIGKILL)
+    sys.stdout.write(f"killed broker {broker.broker_id} ({holder})\n")
+    return EXIT_OK
+
+
+def holder_of(broker: BrokerEndpoint) -> Holder:
+    """The process of a broker of ours on this machine. Raises CommandFailed where it is not, or cannot be told."""
+    from tidelog.cli.port_holder import port_holder, words_of
+
+    if broker.host not in _LOOPBACK:
+        raise CommandFailed(
+            f"broker {broker.broker_id} is at {broker.host}: only one at a loopback address is killed from here"
+        )
+    holder = port_holder(broker.port)
+    if holder is None:
+        raise CommandFailed(f"no process that we may look at listens on port {broker.port} of this machine")
+    if not any(_OURS in word for word in words_of(Path(f"/proc/{holder.pid}"))):
+        raise CommandFailed(f"broker {broker.broker_id} is not one of Tidelog's: its port is held by {holder}")
+    return holder
 
 
 async def _rows(cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> list[Row]:
@@ -126,11 +167,17 @@ def directory_rows(directories: Sequence[LogDirDescription]) -> list[Row]:
     ]
 
 
-def _text(row: Row, directories: Sequence[LogDirDescription] | None) -> str:
+def _as_fields(directories: Sequence[LogDirDescription] | str) -> dict[str, object]:
+    if isinstance(directories, str):
+        return {"log_dirs": None, "log_dirs_error": directories}
+    return {"log_dirs": directory_rows(directories)}
+
+
+def _text(row: Row, directories: Sequence[LogDirDescription] | str) -> str:
     in_colour = is_coloured(sys.stdout)
     facts = {**{name: shown(row[name]) for name in COLUMNS}, "controller": "yes" if row["is_controller"] else "no"}
     lines = [f"{paint(f'{name:<10}', 'bold', wanted=in_colour)}  {fact}\n" for name, fact in facts.items()]
-    if directories is None:
-        return "".join(lines)
+    if isinstance(directories, str):
+        return "".join(lines) + f"{paint('log dirs  ', 'bold', wanted=in_colour)}  not known: {directories}\n"
     cells = [[shown(each[column]) for column in DIRECTORY_COLUMNS] for each in directory_rows(directories)]
     return "".join(lines) + "\n" + render_table(DIRECTORY_COLUMNS, cells, in_colour=in_colour)

@@ -13,8 +13,8 @@ from tidelog.cli.failure import CommandFailed
 from tidelog.cli.forked import Forked, fork
 from tidelog.cli.lock_holder import lock_holder
 from tidelog.cli.plan import Plan
-from tidelog.cli.serving import check_config, serve
-from tidelog.cli.supervisor import READY, Supervisor
+from tidelog.cli.serving import Ready, check_config, serve
+from tidelog.cli.supervisor import METRICS, READY, Supervisor
 from tidelog.cli.together import are_together
 from tidelog.cli.up import data_of, is_used
 from tidelog.cli.voice import ClusterVoice
@@ -28,7 +28,7 @@ def serve_cluster(options: argparse.Namespace) -> int:
         check_config(plan)
         _check_unused(plan)
     voice = ClusterVoice(sys.stdout, sys.stderr, welcome(options, plans))
-    _prepare_to_fork()
+    prepare_to_fork()
 
     def launch(broker_id: int, address: str | None) -> Forked:
         plan = at_address(plans[broker_id - 1], address)
@@ -50,7 +50,7 @@ def _check_unused(plan: Plan) -> None:
             )
 
 
-def _prepare_to_fork() -> None:
+def prepare_to_fork() -> None:
     """Import and make once what every broker needs, and let the children share it: a collection would write to all of it."""
     from tidelog.cli.loops import loop_factory
 
@@ -60,14 +60,14 @@ def _prepare_to_fork() -> None:
     gc.freeze()
 
 
-def _announce(bootstrap: str, _plan: Plan) -> None:
+def _announce(ready: Ready, _plan: Plan) -> None:
     """A child tells its parent."""
-    sys.stdout.write(f"{READY}{bootstrap}\n")
+    sys.stdout.write(f"{READY}{ready.bootstrap}{METRICS}{','.join(ready.metrics)}\n")
     sys.stdout.flush()
 
 
 def welcome(options: argparse.Namespace, plans: Sequence[Plan]) -> str:
-    """What a person at a terminal would like to know next; `{first}` stands for a broker's address."""
+    """What a person at a terminal would like to know next; `{first}` stands for a broker's address, `{metrics}` for theirs."""
     data = str(data_of(options)).replace("{", "{{").replace("}", "}}")
     kept = "removed at the end" if options.ephemeral else "used again" if any(map(is_used, plans)) else "new"
     log = "stderr" if plans[0].log_file is None else f"{data}/logs/broker-N.log"
@@ -77,11 +77,12 @@ def welcome(options: argparse.Namespace, plans: Sequence[Plan]) -> str:
 data    {data} ({kept})
 logs    {log}
 topics  {replicas} replicas, acks=all needs {in_sync} of them, unless told otherwise
+metrics {{metrics}}
 
 try, in another terminal:
   echo 'hello, world' | tidelog produce -b {{first}} -t hello
   tidelog replicas -b {{first}} --watch
-  pkill -9 tidelog-2      and see who leads then; it is started again{" by nobody" if options.no_restart else " after 2 s"}
+  tidelog brokers kill 2 -b {{first}}      and see who leads then; it is started again{" by nobody" if options.no_restart else " after 2 s"}
 
 Ctrl-C stops the brokers; {"nothing is left behind" if options.ephemeral else "the data stays"}.
 """

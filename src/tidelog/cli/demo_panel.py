@@ -122,7 +122,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _suggestion(snapshot: Snapshot) -> str:
     first = snapshot.cluster.brokers[0].address if snapshot.cluster.brokers else "127.0.0.1:9092"
-    return f"tidelog groups describe shop-clean -b {first}   pkill -9 tidelog-2"
+    return f"tidelog groups describe shop-clean -b {first}   tidelog brokers kill 2 -b {first}"
 
 
 def _painted(text: str, *, in_colour: bool) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tidelog.cli.failure import CommandFailed
@@ -20,10 +21,10 @@ from tidelog.client import (
     TopicMetadata,
 )
 from tidelog.client.errors import ClientError
-from tidelog.model import BrokerEndpoint, BrokerId, ErrorCode, Offset, TopicPartition
-from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from tidelog.model import BrokerId, ErrorCode, Offset, TopicPartition
 
 MIN_ISR: Final = "min.insync.replicas"
+ANSWER_WITHIN_S: Final = 5.0  # of a broker that is asked how it is
 
 
 async def described_topic(cluster: Cluster, config: ClientConfig, runtime: ClientRuntime, name: str) -> TopicMetadata:
@@ -88,38 +89,23 @@ def partition_row(
     }
 
 
-async def log_sizes(
-    cluster: Cluster, brokers: Sequence[BrokerEndpoint], *, on_failure: Callable[[BrokerId, str], None]
-) -> dict[BrokerId, int]:
-    """Bytes of all logs, by broker; brokers that cannot be asked, or do not tell, are left out and named with the reason."""
-    sizes = {}
-    for broker in brokers:
-        try:
-            response = await cluster.request(broker.broker_id, DescribeLogDirsRequest())
-        except ClientError as failure:
-            on_failure(broker.broker_id, str(failure))
-            continue
-        if response.error_code is not ErrorCode.NONE:
-            on_failure(broker.broker_id, response.error_code.name)
-            continue
-        sizes[broker.broker_id] = sum(
-            each.partition_size for log_dir in response.results for topic in log_dir.topics for each in topic.partitions
-        )
-    return sizes
-
-
 async def log_directories(
-    cluster: Cluster, config: ClientConfig, runtime: ClientRuntime, brokers: Sequence[BrokerId]
-) -> dict[BrokerId, tuple[LogDirDescription, ...]]:
-    """The log directories of brokers; those that cannot be asked are left out."""
+    cluster: Cluster, config: ClientConfig, runtime: ClientRuntime, brokers: Iterable[BrokerId]
+) -> dict[BrokerId, tuple[LogDirDescription, ...] | str]:
+    """The log directories of each broker, all asked at once; of one that does not answer, or does not tell, the reason."""
     admin = Admin(cluster, config, runtime)
-    found: dict[BrokerId, tuple[LogDirDescription, ...]] = {}
-    for broker in brokers:
+
+    async def ask(broker: BrokerId) -> tuple[LogDirDescription, ...] | str:
         try:
-            found |= await admin.describe_log_dirs([broker])
-        except ClientError:
-            continue
-    return found
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                return (await admin.describe_log_dirs([broker]))[broker]
+        except TimeoutError:
+            return f"no answer in {ANSWER_WITHIN_S:g} s"
+        except ClientError as failure:
+            return str(failure)
+
+    wanted = list(brokers)
+    return dict(zip(wanted, await asyncio.gather(*map(ask, wanted)), strict=True))
 
 
 async def min_isr_of(admin: Admin, topics: Iterable[str]) -> dict[str, int]:

@@ -68,9 +68,13 @@ def _target(file: Path) -> str:
 
 def command_of(process: Path) -> str:
     """The command line of a process in /proc, shortened."""
-    try:
-        words = (process / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-    except OSError:
-        return "?"
-    shown = " ".join(words)
+    shown = " ".join(words_of(process)) or "?"
     return shown if len(shown) <= _COMMAND_SHOWN else shown[:_COMMAND_SHOWN] + "..."
+
+
+def words_of(process: Path) -> list[str]:
+    """The whole of it; [] for one that is gone, or is another user's."""
+    try:
+        return (process / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+    except OSError:
+        return []

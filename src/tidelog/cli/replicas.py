@@ -14,11 +14,23 @@ from tidelog.cli.output import OutputFormat, Row, is_coloured, render_table, sho
 from tidelog.cli.partition_names import add_partitions_argument
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidelog.client import Admin, Cluster, ConsumerConfig
     from tidelog.model import TopicPartition
     from tidelog.runtime import Runtime
 
 BETWEEN_LOOKS_S: Final = 1.0
+#: Headings where Kafka's names are too long for the terminal.
+_SHORT: Final = {
+    "partition": "part",
+    "leader_epoch": "epoch",
+    "log_end_offset": "leo",
+    "high_watermark": "hw",
+    "last_stable_offset": "lso",
+    "last_caught_up": "caught_up",
+}
+_FIRST_TO_GO: Final = ("last_stable_offset", "last_caught_up", "leader_epoch")
 _HOME: Final = "\x1b[H\x1b[J"  # to the first line, and erase what is below
 
 _EXAMPLES: Final = """\
@@ -82,10 +94,34 @@ def _write(out: TextIO, output_format: OutputFormat, rows: list[Row], *, is_live
         write_rows(text, output_format, COLUMNS, rows)
         out.write(_HOME + text.getvalue())
     else:
-        cells = [[shown(row.get(column)) for column in COLUMNS] for row in rows]
-        table = render_table(COLUMNS, cells, in_colour=is_coloured(out))
-        out.write(_HOME + fitting(table, shutil.get_terminal_size().lines))
+        terminal = shutil.get_terminal_size()
+        out.write(_HOME + fitting(live_table(rows, terminal.columns, in_colour=is_coloured(out)), terminal.lines))
     out.flush()
+
+
+def live_table(rows: list[Row], width: int, *, in_colour: bool) -> str:
+    """The table as wide as a terminal is: with Kafka's names, else with the letters people use for them, else without what matters least."""
+    from tidelog.cli.replica_table import COLUMNS
+
+    columns = list(COLUMNS)
+    for names in ({}, _SHORT):
+        table = _table(rows, columns, names, in_colour=in_colour)
+        if _is_within(_table(rows, columns, names, in_colour=False), width):
+            return table
+    for column in _FIRST_TO_GO:
+        columns.remove(column)
+        if _is_within(_table(rows, columns, _SHORT, in_colour=False), width):
+            break
+    return _table(rows, columns, _SHORT, in_colour=in_colour)
+
+
+def _table(rows: list[Row], columns: list[str], names: Mapping[str, str], *, in_colour: bool) -> str:
+    cells = [[shown(row.get(column)) for column in columns] for row in rows]
+    return render_table([names.get(column, column) for column in columns], cells, in_colour=in_colour)
+
+
+def _is_within(table: str, width: int) -> bool:
+    return all(len(line) <= width for line in table.splitlines())
 
 
 def fitting(table: str, height: int) -> str:

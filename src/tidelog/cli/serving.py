@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.broker import Broker
 from tidelog.cli.codecs import prepare_first_codec
@@ -50,7 +50,15 @@ _WORLD: Final = (
 )
 """What may keep a broker from serving without being a bug."""
 
-Announce = Callable[[str, Plan], None]
+
+class Ready(NamedTuple):
+    """Where a broker that serves is found."""
+
+    bootstrap: str
+    metrics: Sequence[str]  # URLs
+
+
+Announce = Callable[[Ready, Plan], None]
 
 
 def check_config(plan: Plan) -> BrokerConfig:
@@ -104,18 +112,19 @@ async def _serve(config: BrokerConfig, plan: Plan, announce: Announce, signals: 
             asyncio.get_running_loop().add_signal_handler(number, goodbye.ask, number)
         watching = asyncio.get_running_loop().create_task(watch_loop(runtime.clock, runtime.metrics))
         try:
-            await broker.run(on_ready=lambda addresses: _ready(addresses, plan, announce))
+            await broker.run(on_ready=lambda addresses: _ready(addresses, broker, plan, announce))
         finally:
             watching.cancel()
     finally:
         runtime.disk.close()
 
 
-def _ready(addresses: Mapping[str, Address], plan: Plan, announce: Announce) -> None:
+def _ready(addresses: Mapping[str, Address], broker: Broker, plan: Plan, announce: Announce) -> None:
     # What was made so far lives as long as the broker: keep it out of every later collection, whose pauses stop the loop.
     gc.collect()
     gc.freeze()
-    announce(",".join(str(_reachable(address)) for address in addresses.values()), plan)
+    bootstrap = ",".join(str(_reachable(address)) for address in addresses.values())
+    announce(Ready(bootstrap, broker.metrics_urls), plan)
 
 
 def _reachable(address: Address) -> Address:

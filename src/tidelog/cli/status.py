@@ -1,6 +1,7 @@
 """How the cluster is: who is there, how much it holds, and whether every partition has a leader and all its replicas.
 
-Exits with 0 when all is well, with 1 when a partition has no leader, lacks replicas, or the cluster cannot be reached.
+Exits with 0 when all is well, with 1 when a partition has no leader or lacks replicas, a broker does not answer, a log directory is full or
+has failed, or the cluster cannot be reached.
 """
 
 from __future__ import annotations
@@ -17,10 +18,18 @@ from tidelog.cli.failure import EXIT_FAILED, EXIT_OK
 from tidelog.cli.output import OutputFormat, Row, is_coloured, paint, render_table, shown, size
 
 if TYPE_CHECKING:
-    from tidelog.client import Cluster, ClusterDescription, ConsumerConfig, PartitionMetadata, TopicMetadata
+    from tidelog.client import (
+        Cluster,
+        ClusterDescription,
+        ConsumerConfig,
+        LogDirDescription,
+        PartitionMetadata,
+        TopicMetadata,
+    )
     from tidelog.runtime import Runtime
 
-BROKER_COLUMNS: Final = ("broker", "address", "rack", "leaders", "replicas", "size")
+BROKER_COLUMNS: Final = ("broker", "address", "rack", "leaders", "replicas", "size", "free")
+FULL_BELOW_BYTES: Final = 1 << 20  # less has no room for a batch and what belongs to it
 NO_LEADER: Final = "no leader"
 UNDER_REPLICATED: Final = "under-replicated"
 UNDER_MIN_ISR: Final = "under-replicated, acks=all refused"
@@ -47,8 +56,48 @@ class Status:
 
     cluster: ClusterDescription
     topics: Sequence[TopicMetadata]
-    sizes: Mapping[int, int]  # bytes of all logs, by broker; those that could not be asked are missing
+    directories: Mapping[int, Sequence[LogDirDescription] | str]  # by broker; of one that does not answer, why
     min_isr: Mapping[str, int] = field(default_factory=dict)  # by topic, of those that are in trouble
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """Bytes of all logs, by broker that answers."""
+        return {
+            broker: sum(size for each in directories for size in each.sizes.values())
+            for broker, directories in self.directories.items()
+            if not isinstance(directories, str)
+        }
+
+    @property
+    def free(self) -> dict[int, int]:
+        """Bytes that the fullest file system has left, by broker that tells."""
+        left = {
+            broker: [each.usable_bytes for each in directories if each.usable_bytes >= 0]
+            for broker, directories in self.directories.items()
+            if not isinstance(directories, str)
+        }
+        return {broker: min(usable) for broker, usable in left.items() if usable}
+
+    @property
+    def unreachable(self) -> dict[int, str]:
+        """Brokers that are said to be there and do not answer, and why."""
+        return {broker: why for broker, why in self.directories.items() if isinstance(why, str)}
+
+    @property
+    def bad_directories(self) -> list[str]:
+        """Log directories that have failed or are full, as sentences."""
+        return [
+            f"broker {broker}: {each.path} {problem}"
+            for broker, directories in self.directories.items()
+            if not isinstance(directories, str)
+            for each in directories
+            if (problem := _problem(each))
+        ]
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nothing is wrong that can be seen from here."""
+        return not (self.troubles or self.unreachable or self.bad_directories)
 
     @property
     def offline(self) -> list[Row]:
@@ -95,6 +144,7 @@ class Status:
     @property
     def brokers(self) -> list[Row]:
         """What each broker has to do."""
+        sizes, free, unreachable = self.sizes, self.free, self.unreachable
         partitions = [each for topic in self.topics for each in topic.partitions]
         return [
             {
@@ -105,7 +155,9 @@ class Status:
                 "rack": broker.rack,
                 "leaders": sum(each.leader.broker_id == broker.broker_id for each in partitions),
                 "replicas": sum(broker.broker_id in each.replicas for each in partitions),
-                "size_bytes": self.sizes.get(broker.broker_id),
+                "size_bytes": sizes.get(broker.broker_id),
+                "free_bytes": free.get(broker.broker_id),
+                "error": unreachable.get(broker.broker_id),
             }
             for broker in self.cluster.brokers
         ]
@@ -121,6 +173,8 @@ class Status:
             "under_replicated_partitions": len(self.under_replicated),
             "under_min_isr_partitions": len(self.under_min_isr),
             "size_bytes": sum(self.sizes.values()) if self.sizes else None,
+            "unreachable_brokers": sorted(self.unreachable),
+            "bad_log_directories": self.bad_directories,
             "brokers": self.brokers,
             "troubles": self.troubles,
         }
@@ -130,8 +184,8 @@ class Status:
         """A few lines for people."""
         troubles = self.troubles
         health = paint("all partitions are in sync", "green", wanted=in_colour)
-        if troubles:
-            health = paint(self._counts(), "red", wanted=in_colour)
+        if not self.is_healthy:
+            health = paint("; ".join(self._complaints()), "red", wanted=in_colour)
         facts = {
             "cluster": self.cluster.cluster_id or "-",
             "controller": f"broker {self.cluster.controller_id}",
@@ -147,17 +201,24 @@ class Status:
             text += "\n" + render_table(TROUBLE_COLUMNS, cells, in_colour=in_colour)
         return text
 
+    def _complaints(self) -> list[str]:
+        silent = [f"broker {broker} does not answer ({why})" for broker, why in self.unreachable.items()]
+        return [*silent, *self.bad_directories, *([self._counts()] if self.troubles else [])]
+
     def _counts(self) -> str:
         counts = f"{len(self.offline)} without a leader, {len(self.under_replicated)} under-replicated"
         return f"{counts} ({len(self.under_min_isr)} below min.insync.replicas)" if self.under_min_isr else counts
 
     def _broker_table(self, *, in_colour: bool) -> str:
+        sizes = {broker: size(count) for broker, count in self.sizes.items()}
+        free = {broker: size(count) for broker, count in self.free.items()}
         rows = [
             {
                 **row,
                 "broker": f"{row['broker']}*" if row["is_controller"] else str(row["broker"]),
                 "address": f"{row['host']}:{row['port']}",
-                "size": None if row["size_bytes"] is None else size(self.sizes[broker.broker_id]),
+                "size": sizes.get(broker.broker_id),
+                "free": free.get(broker.broker_id),
             }
             for row, broker in zip(self.brokers, self.cluster.brokers, strict=True)
         ]
@@ -166,14 +227,14 @@ class Status:
 
 
 async def _status(options: argparse.Namespace, cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> int:
-    from tidelog.cli.describing import described_topics, log_sizes, min_isr_of
+    from tidelog.cli.describing import described_topics, log_directories, min_isr_of
     from tidelog.client import Admin
 
     admin = Admin(cluster, config, runtime)
     description = await admin.describe_cluster()
     topics = await described_topics(cluster, config, runtime, await admin.list_topics(include_internal=True))
-    sizes = await log_sizes(cluster, description.brokers, on_failure=_size_unknown)
-    status = Status(cluster=description, topics=topics, sizes=sizes)
+    directories = await log_directories(cluster, config, runtime, [each.broker_id for each in description.brokers])
+    status = Status(cluster=description, topics=topics, directories=directories)
     if status.troubles:
         names = dict.fromkeys(str(row["topic"]) for row in status.troubles)
         status = replace(status, min_isr=await min_isr_of(admin, names))
@@ -181,8 +242,14 @@ async def _status(options: argparse.Namespace, cluster: Cluster, config: Consume
         sys.stdout.write(status.as_json())
     else:
         sys.stdout.write(status.as_text(in_colour=is_coloured(sys.stdout)))
-    return EXIT_FAILED if status.troubles else EXIT_OK
+    return EXIT_OK if status.is_healthy else EXIT_FAILED
 
 
-def _size_unknown(broker_id: int, reason: str) -> None:
-    sys.stderr.write(f"tidelog: the size of broker {broker_id} is not known: {reason}\n")
+def _problem(directory: LogDirDescription) -> str:
+    from tidelog.model import ErrorCode
+
+    if directory.code is not ErrorCode.NONE:
+        return f"has failed ({directory.code.name})"
+    if 0 <= directory.usable_bytes < FULL_BELOW_BYTES:
+        return f"is full ({size(directory.usable_bytes)} free)"
+    return ""

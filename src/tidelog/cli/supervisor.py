@@ -21,6 +21,7 @@ from tidelog.cli.restarts import Restarts
 from tidelog.runtime.clock import Clock
 
 READY: Final = "ready bootstrap="
+METRICS: Final = " metrics="  # follows the address, between a broker and its parent
 STOP_WITHIN_MS: Final = 4_000  # a broker bounds its own goodbye; this is for one that cannot
 TOGETHER_WITHIN_MS: Final = 10_000
 _ASK_AGAIN_MS: Final = 20
@@ -34,8 +35,8 @@ Launch = Callable[[int, str | None], Forked]
 class Voice(Protocol):
     """Tells the user what happens."""
 
-    def ready(self, bootstrap: str) -> None:
-        """All brokers serve, and know each other."""
+    def ready(self, bootstrap: str, metrics: Sequence[str]) -> None:
+        """All brokers serve, and know each other; their metrics are shown there."""
         ...
 
     def say(self, text: str) -> None:
@@ -52,6 +53,7 @@ class _Broker:
     broker_id: int
     child: Forked | None = None
     address: str | None = None  # once known, kept over restarts
+    metrics: tuple[str, ...] = ()
     is_ready: bool = False
     start_again_ms: float | None = None
     restarts: Restarts = field(default_factory=Restarts)
@@ -160,7 +162,9 @@ class Supervisor:
             self._voice.quote(broker.broker_id, line)
         for line in broker.said.feed(self._taken(broker.child.stdout)):
             if line.startswith(READY):
-                self._on_ready(broker, line.removeprefix(READY))
+                address, _, metrics = line.removeprefix(READY).partition(METRICS)
+                broker.metrics = tuple(filter(None, metrics.split(",")))
+                self._on_ready(broker, address)
 
     def _taken(self, descriptor: int) -> bytes:
         """All that is there; a descriptor at its end is no longer waited for."""
@@ -204,7 +208,7 @@ class Supervisor:
             self._voice.say("all brokers serve, but not all of them know each other yet")
         self._is_announced = True
         self._announce_before_ms = None
-        self._voice.ready(",".join(addresses))
+        self._voice.ready(",".join(addresses), [url for broker in self._brokers for url in broker.metrics])
 
     def _reap(self) -> None:
         """Notice who has died."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.arguments import add_properties_argument, whole_number
 from tidelog.cli.plan import STDERR, Plan, add_log_format_argument, given_settings
 from tidelog.cli.registry_address import add_registry_argument
+
+if TYPE_CHECKING:
+    from tidelog.cli.serving import Ready
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9092
@@ -20,6 +23,7 @@ DEFAULT_DATA: Final = "tidelog-data"
 BROKER_ID: Final = 1
 INTERNAL_REPLICAS_MAX: Final = 3
 INTERNAL_MIN_ISR_MAX: Final = 2
+METRICS_ANYWHERE: Final = f"http://{DEFAULT_HOST}:0"
 PORT_ADVICE: Final = "--port P chooses another port, --port 0 any free one"
 _SIGN_OF_USE: Final = "meta.properties"  # every log directory has one from its first start on
 
@@ -95,10 +99,10 @@ def _serve(options: argparse.Namespace) -> int:
     had_data = is_used(plan)
     from tidelog.cli.serving import serve
 
-    def announce(bootstrap: str, plan: Plan) -> None:
-        sys.stdout.write(f"ready bootstrap={bootstrap}\n")
+    def announce(ready: Ready, plan: Plan) -> None:
+        sys.stdout.write(f"ready bootstrap={ready.bootstrap}\n")
         if sys.stdout.isatty():
-            sys.stdout.write(welcome(bootstrap, plan, is_ephemeral=options.ephemeral, had_data=had_data))
+            sys.stdout.write(welcome(ready, plan, is_ephemeral=options.ephemeral, had_data=had_data))
         sys.stdout.flush()
 
     return serve(plan, announce=announce)
@@ -146,6 +150,7 @@ def _ground(data: Path) -> dict[str, str]:
         "log.dirs": str(data / f"broker-{BROKER_ID}"),
         "tidelog.registry.path": str(data / "registry.sqlite"),
         "listeners": f"PLAINTEXT://{DEFAULT_HOST}:{DEFAULT_PORT}",
+        "metrics.listeners": METRICS_ANYWHERE,
         **coordinator_defaults(1),
     }
 
@@ -176,13 +181,14 @@ def _said(options: argparse.Namespace, data: Path) -> dict[str, str]:
     return said
 
 
-def welcome(bootstrap: str, plan: Plan, *, is_ephemeral: bool = False, had_data: bool = False) -> str:
+def welcome(ready: Ready, plan: Plan, *, is_ephemeral: bool = False, had_data: bool = False) -> str:
     """What a person at a terminal would like to know next."""
-    first = bootstrap.partition(",")[0]
+    first = ready.bootstrap.partition(",")[0]
     kept = "removed at the end" if is_ephemeral else "used again" if had_data else "new"
     return f"""
-data  {plan.data} ({kept})
-log   {plan.log_shown}
+data     {plan.data} ({kept})
+log      {plan.log_shown}
+metrics  {" ".join(ready.metrics) or "not shown"}
 
 try, in another terminal:
   echo 'hello, world' | tidelog produce -b {first} -t hello

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TextIO
 
 from tidelog.cli.supervisor import READY
@@ -15,11 +16,12 @@ class ClusterVoice:
         self._err = err
         self._welcome = text
 
-    def ready(self, bootstrap: str) -> None:
+    def ready(self, bootstrap: str, metrics: Sequence[str]) -> None:
         """The one line programs wait for, and more for people."""
         self._out.write(f"{READY}{bootstrap}\n")
         if self._out.isatty():
-            self._out.write(self._welcome.format(first=bootstrap.partition(",")[0]))
+            shown = " ".join(metrics) or "not shown"
+            self._out.write(self._welcome.format(first=bootstrap.partition(",")[0], metrics=shown))
         self._out.flush()
 
     def say(self, text: str) -> None:
