@@ -30,23 +30,47 @@ help: ## Show this list
 	@echo
 	@echo "  ARGS='...' is passed on: make run ARGS='--port 0', make test ARGS='tests/storage -x'"
 
-$(STAMP): pyproject.toml constraints.txt
+# What a broker needs, what a pipeline on Spark needs, and all of it, for tests; each is part of the next.
+FOR_BROKER := $(VENV)/.installed-for-broker
+FOR_RUN    := $(VENV)/.installed-for-run
+PIP         = $(BIN)/python -m pip install --constraint constraints.txt
+
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "Tidelog needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+
+$(FOR_BROKER): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing a broker into $(VENV): 20 MB to download, 65 MB on the disk"
+	@$(PIP) --quiet hatchling editables
+	@$(PIP) --quiet --no-build-isolation --editable .
+	@touch $@
+
+$(FOR_RUN): pyproject.toml constraints.txt | $(BIN)/python
+	@extra=spark; size=700; \
+	if PYTHONPATH=src $(BIN)/python -m tidelog.pipeline.java >/dev/null 2>&1; then extra=spark-on-own-java; size=600; fi; \
+	echo "installing PySpark and what it needs into $(VENV): some $$size MB to download"; \
+	$(PIP) hatchling editables pyspark && $(PIP) --no-build-isolation --editable ".[$$extra]"
+	@touch $@ $(FOR_BROKER)
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing pinned dependencies into $(VENV)"
 	@# What is built here, or builds itself (pyspark): the next line builds in this environment only.
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling editables pyspark
-	@$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt --editable '.[dev,clients,spark,tables]'
-	@touch $@
+	@$(PIP) --quiet hatchling editables pyspark
+	@$(PIP) --quiet --no-build-isolation --editable '.[dev,clients,spark,tables]'
+	@touch $@ $(FOR_RUN) $(FOR_BROKER)
 
 .PHONY: setup
 setup: $(STAMP) ## Create .venv with the command `tidelog` and all tools
 	@echo "ready: $(BIN)/tidelog"
 
 .PHONY: run
-run: $(STAMP) ## Run a pipeline on Spark: three brokers, orders, and a page to watch them (Ctrl-C stops all of it)
+run: $(FOR_RUN) ## Run a pipeline on Spark: three brokers, orders, and a page to watch them (Ctrl-C stops all of it)
 	@exec $(BIN)/tidelog demo shop $(ARGS)
+
+.PHONY: broker
+broker: $(FOR_BROKER) ## Run one broker, from a small installation (Ctrl-C stops it)
+	@exec $(BIN)/tidelog up $(ARGS)
 
 .PHONY: test
 test: $(STAMP) ## Run the short tests that need nothing but the Python registry and judge no clock

@@ -184,7 +184,7 @@ def test_clients_leave_a_leader_that_stands_still_when_the_cluster_does() -> Non
 def test_a_consumer_reads_from_its_own_rack_and_goes_on_when_that_broker_dies() -> None:
     def fetches_at(node: BrokerId) -> float:
         metrics = cluster.brokers[node].node.runtime.metrics
-        return metrics.value("kafka_network_requestmetrics_requests_total", request="FETCH")
+        return metrics.value("kafka_network_requestmetrics_requests_total", request="Fetch")
 
     async def story(runtime: Runtime) -> None:
         async with Consumer.connect(cluster.consumer_config(client_rack="rack-3"), runtime) as consumer:
