@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.cli.output import Row
 from tidelog.cli.replica_table import COLUMNS, ago, replica_rows
-from tidelog.cli.replicas import fitting
+from tidelog.cli.replicas import fitting, live_table
 from tidelog.client import RemoteReplica, ReplicaDescription
 from tidelog.model import ErrorCode, TopicPartition
 
@@ -103,3 +103,21 @@ def test_a_table_that_is_too_tall_for_the_terminal_says_what_it_leaves_out() -> 
     table = "".join(f"{number}\n" for number in range(10))
     assert fitting(table, 20) == table
     assert fitting(table, 5) == "0\n1\n2\n... 7 more; -t TOPIC chooses\n"
+
+
+@pytest.mark.parametrize(
+    ("width", "names"),
+    [
+        (
+            200,
+            "TOPIC PARTITION BROKER ROLE LEADER-EPOCH LOG-END-OFFSET HIGH-WATERMARK LAST-STABLE-OFFSET LAG IN-ISR LAST-CAUGHT-UP",
+        ),
+        (100, "TOPIC PART BROKER ROLE EPOCH LEO HW LSO LAG IN-ISR CAUGHT-UP"),
+        (72, "TOPIC PART BROKER ROLE EPOCH LEO HW LAG IN-ISR CAUGHT-UP"),
+        (64, "TOPIC PART BROKER ROLE EPOCH LEO HW LAG IN-ISR"),
+    ],
+)
+def test_a_live_table_fits_the_width_of_its_terminal(width: int, names: str) -> None:
+    table = live_table(replica_rows({1: [replica(is_leader=True)]}, now_ms=NOW_MS), width, in_colour=False)
+    assert table.splitlines()[0].split() == names.split()
+    assert max(map(len, table.splitlines())) <= width
