@@ -6,7 +6,6 @@ Brokers show their metrics where `metrics.listeners` says; those of `tidelog up`
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import re
 import sys
@@ -67,11 +66,8 @@ class Sample:
         labels = ",".join(
             f'{name}="{_escaped(value)}"' for name, value in {"broker": str(self.broker), **self.labels}.items()
         )
-        return (
-            f"{self.name}{{{labels}}} {self.value:g}"
-            if self.value != int(self.value)
-            else (f"{self.name}{{{labels}}} {int(self.value)}")
-        )
+        value = str(int(self.value)) if self.value.is_integer() else repr(self.value)
+        return f"{self.name}{{{labels}}} {value}"
 
 
 def samples(broker: int, page: str) -> Iterator[Sample]:
@@ -84,6 +80,8 @@ def samples(broker: int, page: str) -> Iterator[Sample]:
 
 
 async def _metrics(options: argparse.Namespace, cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> int:
+    import asyncio
+
     urls = await _urls(options.broker, cluster, config, runtime)
     if options.urls:
         sys.stdout.writelines(f"{url}\n" for url in urls.values() if url)
@@ -136,6 +134,7 @@ def _url(listener: str, broker_host: str) -> str:
 
 
 async def _page(broker: int, url: str) -> str:
+    import asyncio
     from urllib.error import URLError
     from urllib.request import urlopen
 
