@@ -34,6 +34,7 @@ from tidelog.wire.messages.describe_replicas import DescribeReplicasRequest, Rep
 from tidelog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from tidelog.wire.messages.inject_faults import BEGIN, Fault, FaultKind, InjectFaultsRequest
 from tidelog.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tidelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -371,6 +372,14 @@ def check_count_visible_records(conversation: Conversation, version: int, topic:
     assert nowhere.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def check_inject_faults(conversation: Conversation, version: int, _topic: str) -> None:
+    fault = Fault(kind=FaultKind.FULL_DISK)
+    refused = conversation.ask(InjectFaultsRequest(action=BEGIN, faults=(fault,)), version)
+    assert refused.error_code is ErrorCode.POLICY_VIOLATION
+    assert "was not started for tests" in (refused.error_message or "")
+    assert refused.faults == ()
+
+
 CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.PRODUCE: check_produce,
     ApiKey.FETCH: check_fetch,
@@ -396,6 +405,7 @@ CHECKS: dict[ApiKey, Callable[[Conversation, int, str], None]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: check_list_partition_reassignments,
     ApiKey.DESCRIBE_REPLICAS: check_describe_replicas,
     ApiKey.COUNT_VISIBLE_RECORDS: check_count_visible_records,
+    ApiKey.INJECT_FAULTS: check_inject_faults,
     **GROUP_CHECKS,
     **TRANSACTION_CHECKS,
 }

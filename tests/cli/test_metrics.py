@@ -16,11 +16,13 @@ PAGE = """\
 plain 7
 labelled_total{topic="a\\"b\\\\c",partition="3"} 1.5
 took_ms{quantile="0.99"} 12
+took_ms{quantile="0.5"} NaN
 """
 
 
 def test_a_page_is_taken_apart_and_put_together_with_its_broker() -> None:
-    found = list(samples(2, PAGE))
+    *found, nothing = samples(2, PAGE)
+    assert (nothing.as_text(), nothing.known_value) == ('took_ms{broker="2",quantile="0.5"} NaN', None)
     assert found == [
         Sample(2, "plain", {}, 7.0),
         Sample(2, "labelled_total", {"topic": 'a"b\\c', "partition": "3"}, 1.5),

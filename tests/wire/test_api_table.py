@@ -30,7 +30,7 @@ def test_every_change_belongs_to_a_served_version_and_no_later_version_is_undesc
 def test_keys_that_kio_knows_have_the_names_that_kio_gives_them() -> None:
     directories = {path.name for path in Path(next(iter(kio.schema.__path__))).iterdir()}
     removed = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}
-    ours = {ApiKey.DESCRIBE_REPLICAS, ApiKey.COUNT_VISIBLE_RECORDS}
+    ours = {ApiKey.DESCRIBE_REPLICAS, ApiKey.COUNT_VISIBLE_RECORDS, ApiKey.INJECT_FAULTS}
     assert {key.name.lower() for key in ApiKey if key not in removed | ours} <= directories
 
 
@@ -42,7 +42,7 @@ def test_what_kio_lacks_declares_itself_and_nothing_else_does() -> None:
 
 def test_brokers_alone_speak_the_requests_of_the_controller_and_of_leaders_to_it() -> None:
     assert {key for key, api in API_TABLE.items() if api.is_broker_only} == {4, 5, 6, 7, 56}
-    assert {key for key, api in API_TABLE.items() if api.is_private} == {30_000, 30_001}
+    assert {key for key, api in API_TABLE.items() if api.is_private} == {30_000, 30_001, 30_002}
 
 
 def test_produce_is_advertised_from_zero_so_that_librdkafka_believes_in_compression() -> None:

@@ -37,6 +37,13 @@ from tidelog.wire.messages.describe_replicas import (
     ReplicasOfTopic,
     ReplicasWanted,
 )
+from tidelog.wire.messages.inject_faults import (
+    BEGIN,
+    Fault,
+    FaultKind,
+    InjectFaultsRequest,
+    InjectFaultsResponse,
+)
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionError,
@@ -255,6 +262,23 @@ def test_count_visible_records_says_everything_it_was_told() -> None:
     response = CountVisibleRecordsResponse(topics=(VisibleRecordsOfTopic(topic="t", partitions=(counted, refused)),))
     wanted = CountFrom(partition_index=3, offset=1 << 40, current_leader_epoch=5)
     request = CountVisibleRecordsRequest(topics=(CountInTopic(topic="t", partitions=(wanted,)),))
+    for sent in (response, request):
+        case = case_of(sent)
+        assert case.decode(b"".join(case.encode(sent))) == sent
+
+
+def test_inject_faults_says_everything_it_was_told() -> None:
+    fault = Fault(
+        kind=FaultKind.ANSWER,
+        peer_id=3,
+        is_of_brokers=True,
+        api_key=ApiKey.FETCH,
+        error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        delay_ms=250,
+        times=7,
+    )
+    request = InjectFaultsRequest(action=BEGIN, faults=(fault, Fault(kind=FaultKind.CUT)))
+    response = InjectFaultsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="no", faults=(fault,))
     for sent in (response, request):
         case = case_of(sent)
         assert case.decode(b"".join(case.encode(sent))) == sent

@@ -12,6 +12,7 @@ from tidelog.broker.control_plane import ControlPlane
 from tidelog.broker.controller_channels import ChannelSurroundings, ControllerChannels
 from tidelog.broker.coordination import CoordinationSurroundings
 from tidelog.broker.directory_reports import DirectoryReports, OfficeCalls
+from tidelog.broker.faults import Faults
 from tidelog.broker.fetch_sessions import FetchSessionCache
 from tidelog.broker.fetchers import ReplicaFetchers
 from tidelog.broker.forwarding import ControllerLine
@@ -89,7 +90,7 @@ class _Registered:
             self.reports.on_session()
 
 
-def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Assembly:
+def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry, faults: Faults) -> Assembly:
     """Make everything; nothing runs yet."""
     # The first codec imports kio, which takes longer than the loop may be held; each of the others is made on first use in a few milliseconds.
     prepare([ApiKey.API_VERSIONS])
@@ -115,7 +116,7 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry) -> Asse
         lambda: incarnations.forget(replicas.directories),
     )
     leaderships = Leaderships(registry, config.broker_id)
-    local = _Local(live_config, runtime, metadata, replicas, control_plane, configs, descriptions, leaderships)
+    local = _Local(live_config, runtime, metadata, replicas, control_plane, configs, descriptions, leaderships, faults)
     node, fetchers, isr_changes = _replicating(local, controller)
     return Assembly(
         node=node,
@@ -152,6 +153,7 @@ class _Local(NamedTuple):
     configs: ConfigFollower
     descriptions: ReplicaDescriptions
     leaderships: Leaderships
+    faults: Faults
 
 
 def _replicating(local: _Local, controller: ControllerService) -> tuple[Node, ReplicaFetchers, LeaderIsrChanges]:

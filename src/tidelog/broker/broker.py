@@ -12,12 +12,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from tidelog.broker import controlled_shutdown
 from tidelog.broker.assembly import Assembly, assemble, with_broker_id
 from tidelog.broker.damage_repair import DamageRepair
+from tidelog.broker.faults import Faults, FillableDisk, troubled
 from tidelog.broker.handlers import bind_handlers, write_txn_markers
 from tidelog.broker.housekeeping import Housekeeping
 from tidelog.broker.inter_broker import endpoints_to_register, listeners_to_bind
@@ -47,7 +49,8 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, runtime: Runtime, registry: Registry) -> None:
         self._config = config
-        self._runtime = runtime
+        self._faults = Faults()
+        self._runtime = _breakable(runtime, self._faults) if config.faults_enable else runtime
         self._registry = registry
         self._stop_requested = asyncio.Event()
         self._goes_alone = True
@@ -92,13 +95,18 @@ class Broker:
     async def _run(self, on_ready: Callable[[Mapping[str, Address]], None]) -> None:
         metrics = MetricsPage(self._runtime)
         async with metrics.shown(self._config) as config:
+            if config.faults_enable:
+                logger.warning(
+                    "anybody may let this broker fail: it was started for tests",
+                    extra=fields(broker_id=config.broker_id),
+                )
             self.metrics_urls = [metrics_url(listener) for listener in config.metrics_listeners]
             await self._serve(await with_broker_id(config, self._runtime, self._registry), metrics, on_ready)
 
     async def _serve(
         self, config: BrokerConfig, metrics: MetricsPage, on_ready: Callable[[Mapping[str, Address]], None]
     ) -> None:
-        assembly = assemble(config, self._runtime, self._registry)
+        assembly = assemble(config, self._runtime, self._registry, self._faults)
         self._node = node = assembly.node
         guard = Guard(guard_limits(config), self._runtime)
         listeners = [self._listener(node, setting, guard) for setting in listeners_to_bind(config)]
@@ -179,7 +187,10 @@ class Broker:
             ),
             idle_ms_max=config.connections_max_idle_ms,
         )
-        dispatcher = Dispatcher(bind_handlers(node, setting.name), self._runtime.metrics, self._runtime.clock)
+        handlers = bind_handlers(node, setting.name)
+        if config.faults_enable:
+            handlers = troubled(handlers, self._faults, are_brokers=is_inter_broker)
+        dispatcher = Dispatcher(handlers, self._runtime.metrics, self._runtime.clock)
         listener = Listener(setting.name, Address(setting.host, setting.port), dispatcher, limits, self._runtime, guard)
         if is_inter_broker:
             listener.drain_s = _BROKERS_DRAIN_S
@@ -197,6 +208,10 @@ class Broker:
         if not replicas.all_directories_failed.is_set():
             return None
         return StorageFailure("use", ",".join(self._config.log_dirs), "every log directory has failed")
+
+
+def _breakable(runtime: Runtime, faults: Faults) -> Runtime:
+    return replace(runtime, disk=FillableDisk(runtime.disk, lambda: faults.is_disk_full))
 
 
 def _causes(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

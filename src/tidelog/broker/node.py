@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidelog.broker.config_follower import ConfigFollower
 from tidelog.broker.control_plane import ControlPlane
+from tidelog.broker.faults import Faults
 from tidelog.broker.fetch_sessions import FetchSessionCache
 from tidelog.broker.fetchers import Fetchers, IsrChanges
 from tidelog.broker.forwarding import ControllerLine
@@ -57,6 +58,7 @@ class Node:
     groups: GroupCoordination
     transactions: TransactionCoordination
     membership: TransactionMembership
+    faults: Faults
 
     @property
     def config(self) -> BrokerConfig:

@@ -32,6 +32,12 @@ _OWN_LANES: Final = frozenset({ApiKey.WRITE_TXN_MARKERS, ApiKey.ADD_PARTITIONS_T
 _LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104  # recognised, not bound to
 
 
+def broker_id_of(client_id: str) -> BrokerId | None:
+    """Which broker calls itself so, whatever it is that asks for it; None for clients."""
+    number = client_id.removeprefix(PEER_CLIENT_ID).partition("-")[0]
+    return int(number) if client_id.startswith(PEER_CLIENT_ID) and number.isascii() and number.isdigit() else None
+
+
 def reachable(address: Address) -> Address:
     """Where to connect to a broker; one that names no address of its own must be on this machine."""
     return address._replace(host=_LOOPBACK.get(address.host, address.host))

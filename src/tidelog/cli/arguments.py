@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE: Final = "TIDELOG_BOOTSTRAP"
+CLIENT_ID: Final = "tidelog-cli"
 
 T = TypeVar("T")
 
@@ -30,10 +31,10 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     add_properties_argument(parser, "setting of the client by its Kafka name, e.g. -X linger.ms=20; may be repeated")
 
 
-def finish_verb(parser: argparse.ArgumentParser, work: Work) -> None:
+def finish_verb(parser: argparse.ArgumentParser, work: Work, *, client_id: str = CLIENT_ID) -> None:
     """Let a verb do its work on a cluster; the client is imported only when it runs."""
     add_connection_arguments(parser)
-    parser.set_defaults(run=_run_connected, work=work)
+    parser.set_defaults(run=_run_connected, work=work, client_id=client_id)
 
 
 def _run_connected(options: argparse.Namespace) -> int:
@@ -95,7 +96,7 @@ def client_properties(
     bootstrap: str, pairs: Sequence[tuple[str, str]], more: Iterable[tuple[str, str]] = ()
 ) -> dict[str, str]:
     """Settings for the client: the bootstrap servers, what the command's own options say, and above all `-X`."""
-    return {"bootstrap.servers": bootstrap, "client.id": "tidelog-cli", **dict(more), **dict(pairs)}
+    return {"bootstrap.servers": bootstrap, "client.id": CLIENT_ID, **dict(more), **dict(pairs)}
 
 
 def whole_number(*, low: int, high: int, what: str) -> Callable[[str], int]:

@@ -39,7 +39,7 @@ def run_connected(options: argparse.Namespace) -> int:
     """Run `options.work` on the cluster the options name, and return its exit code. Raises CommandFailed."""
 
     async def connected(runtime: Runtime) -> int:
-        more = {"default.api.timeout.ms": PATIENCE["default.api.timeout.ms"]}
+        more = {"default.api.timeout.ms": PATIENCE["default.api.timeout.ms"], "client.id": options.client_id}
         properties = client_properties(options.bootstrap_server, options.properties, more.items())
         config = ConsumerConfig.from_properties(properties)
         async with Cluster(config, runtime) as cluster:

@@ -50,6 +50,7 @@ COMMANDS: Final = (
     Command("replicas", "tidelog.cli.replicas", "show every replica: role, offsets, lag, in sync or not"),
     Command("leaders", "tidelog.cli.leaders", "elect leaders of partitions"),
     Command("brokers", "tidelog.cli.brokers", "list and describe brokers"),
+    Command("fault", "tidelog.cli.fault", "let brokers that were started for tests fail on purpose"),
     Command("status", "tidelog.cli.status", "show brokers, sizes and what is wrong"),
     Command("metrics", "tidelog.cli.metrics", "show what brokers count and measure"),
     Command("registry", "tidelog.cli.registry_show", "look into the registry where a cluster coordinates"),

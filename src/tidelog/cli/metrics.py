@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite, isnan
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.arguments import finish_verb, whole_number
@@ -61,13 +62,17 @@ class Sample:
     labels: dict[str, str]
     value: float
 
+    @property
+    def known_value(self) -> float | None:
+        """None for what is no number, such as the median of nothing."""
+        return self.value if isfinite(self.value) else None
+
     def as_text(self) -> str:
         """As Prometheus reads it, with the broker among the labels."""
         labels = ",".join(
             f'{name}="{_escaped(value)}"' for name, value in {"broker": str(self.broker), **self.labels}.items()
         )
-        value = str(int(self.value)) if self.value.is_integer() else repr(self.value)
-        return f"{self.name}{{{labels}}} {value}"
+        return f"{self.name}{{{labels}}} {_number(self.value)}"
 
 
 def samples(broker: int, page: str) -> Iterator[Sample]:
@@ -94,7 +99,9 @@ async def _metrics(options: argparse.Namespace, cluster: Cluster, config: Consum
         if not options.names or any(name in sample.name for name in options.names)
     ]
     if options.format == "json":
-        rows = [{"broker": one.broker, "name": one.name, "labels": one.labels, "value": one.value} for one in found]
+        rows = [
+            {"broker": one.broker, "name": one.name, "labels": one.labels, "value": one.known_value} for one in found
+        ]
         sys.stdout.write(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
     else:
         sys.stdout.writelines(f"{one.as_text()}\n" for one in found)
@@ -148,6 +155,12 @@ async def _page(broker: int, url: str) -> str:
     except (URLError, OSError) as error:
         reason = error.reason if isinstance(error, URLError) else error
         raise CommandFailed(f"the metrics of broker {broker} at {url} cannot be read: {reason}") from None
+
+
+def _number(value: float) -> str:
+    if isnan(value):
+        return "NaN"
+    return str(int(value)) if value.is_integer() else repr(value)
 
 
 def _unescaped(text: str) -> str:

@@ -1,6 +1,6 @@
 """Looking after a cluster: topics, partitions, records, settings, directories, producers.
 
-Replicas are in `admin_replicas`, groups in `admin_groups`, transactions in `admin_transactions`.
+Replicas are in `admin_replicas`, groups in `admin_groups`, transactions in `admin_transactions`, faults for tests in `admin_faults`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Final, TypeVar
 
+from tidelog.client.admin_faults import FaultAdmin
 from tidelog.client.admin_groups import GroupAdmin
 from tidelog.client.admin_messages import by_topic, config_entry, creatable_topic, growing_topic, log_dir
 from tidelog.client.admin_replicas import ReplicaAdmin
@@ -67,6 +68,7 @@ class Admin(ReplicaAdmin):
         super().__init__(cluster, config, runtime)
         self.groups = GroupAdmin(cluster, config, runtime)
         self.transactions = TransactionAdmin(cluster, config, runtime)
+        self.faults = FaultAdmin(cluster)
         self._leaders = LeaderQuestions(cluster, config, runtime)
 
     @classmethod

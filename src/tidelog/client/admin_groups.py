@@ -49,7 +49,7 @@ class GroupAdmin:
 
     async def find_coordinators(self, group_ids: Iterable[str]) -> dict[str, BrokerId | ErrorCode]:
         """The broker that looks after each group."""
-        return await self._questions.coordinators.of_each(group_ids)
+        return await self._questions.coordinators.of_each_now(group_ids)
 
     async def list_groups(self, *, states: Iterable[str] = (), kinds: Iterable[str] = ()) -> list[GroupListing]:
         """All groups, or those in these states and of these kinds, sorted; upper and lower case are the same.

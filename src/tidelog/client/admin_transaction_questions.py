@@ -36,7 +36,7 @@ class TransactionQuestions:
 
     async def find_coordinators(self, transactional_ids: Iterable[str]) -> dict[str, BrokerId | ErrorCode]:
         """The broker that looks after each transactional id, whether it is in use or not."""
-        return await self._questions.coordinators.of_each(transactional_ids)
+        return await self._questions.coordinators.of_each_now(transactional_ids)
 
     async def list(
         self,

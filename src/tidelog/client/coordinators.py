@@ -80,6 +80,13 @@ class Coordinators:
         await _until_answered(answers, round_of, self._config, self._runtime)
         return answers
 
+    async def of_each_now(self, keys: Iterable[str]) -> dict[str, BrokerId | ErrorCode]:
+        """The same for those who want to see it change: whatever is remembered is asked for again."""
+        wanted = list(keys)
+        for key in wanted:
+            self.forget(key)
+        return await self.of_each(wanted)
+
     def forget(self, key: str) -> None:
         """It is somebody else by now, or does not answer: ask again next time."""
         self._known.pop(key, None)

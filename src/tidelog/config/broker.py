@@ -86,6 +86,11 @@ class BrokerConfig(TransactionConfig):
         "advertised.listeners", LISTENERS, "", "The addresses clients are told; empty takes those of listeners.",
         read_by="broker.inter_broker"
     )
+    faults_enable: bool = setting(
+        "tidelog.faults.enable", BOOLEAN, "false",
+        "For tests only: let anybody who reaches the broker make it fail on purpose (`tidelog fault`, `tidelog.testing`).",
+        read_by="broker.broker"
+    )
     metrics_listeners: tuple[Listener, ...] = setting(
         "metrics.listeners", HTTP_LISTENERS, "",
         "Where Prometheus finds the metrics of this broker, as http://host:port; empty shows them nowhere.",

@@ -10,10 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
+from tidelog.broker.internal_topics import GROUPS_TOPIC
 from tidelog.cli.together import are_together
 from tidelog.client import Admin, ClientError, ConsumedRecord, Consumer, ElectionKind, NewTopic, Producer
+from tidelog.client.admin_faults import FAULTS_CLIENT_ID
+from tidelog.coordinator.placement import partition_of
 from tidelog.model import BrokerId, ErrorCode, TopicPartition
 from tidelog.testing.errors import ClusterFailed
+from tidelog.testing.faults import FaultDesk, Peer
 from tidelog.testing.fleet import Fleet
 from tidelog.testing.looking import coordinator_of, described_group, leading_replica, replica_table, until
 
@@ -58,6 +62,7 @@ class AsyncCluster:
         self._fleet = Fleet(brokers, settings, data=place, timeout_s=timeout_s)
         self._stack = AsyncExitStack()
         self._admin: Admin | None = None
+        self._faults = FaultDesk(lambda: self._ask, self._at_work)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -102,7 +107,9 @@ class AsyncCluster:
         await asyncio.to_thread(self._fleet.start_all)
         try:
             await self._until_together()
-            self._admin = await self._stack.enter_async_context(Admin(self.bootstrap_servers))
+            self._admin = await self._stack.enter_async_context(
+                Admin(self.bootstrap_servers, {"client.id": FAULTS_CLIENT_ID})
+            )
             await self._create(self._topics)
         except BaseException:
             await self.close()
@@ -212,12 +219,89 @@ class AsyncCluster:
         await self._ask.elect_leaders(ElectionKind.PREFERRED, [place])
         return await self.wait_for_leader(topic, partition, broker=chosen, timeout_s=timeout_s)
 
+    async def move_coordinator(self, group: str, *, to: BrokerId | None = None, timeout_s: float = WAIT_S) -> BrokerId:
+        """Let another broker look after a consumer group, or the one that is named; returns which."""
+        await self.coordinator(group, timeout_s=timeout_s)  # or there may be no such topic yet
+        described = (await self._ask.describe_topics([GROUPS_TOPIC]))[GROUPS_TOPIC]
+        if isinstance(described, ErrorCode):
+            raise ClusterFailed(f"{GROUPS_TOPIC} cannot be described: {described.name}")
+        moved = await self.move_leader(
+            GROUPS_TOPIC, partition_of(group, len(described.partitions)), to=to, timeout_s=timeout_s
+        )
+        return await until(
+            lambda: coordinator_of(self._ask, group),
+            lambda found: found == moved,
+            wanted=f"broker {moved} to look after group {group}",
+            timeout_s=timeout_s,
+        )
+
+    # --- what may go wrong in between -------------------------------------------------------------------------------------------------------
+
+    async def cut(self, broker: BrokerId, peer: Peer) -> None:
+        """Let nothing pass between two brokers, or with `"clients"` between a broker and all clients: requests and answers wait."""
+        await self._faults.cut(broker, peer)
+
+    async def mend(self, broker: BrokerId | None = None, peer: Peer | None = None) -> None:
+        """Let everything pass again: on one link, on all of one broker, or on all."""
+        await self._faults.mend(broker, peer)
+
+    async def fill_disk(self, broker: BrokerId) -> None:
+        """Let a broker find no room to write; what it has can still be read."""
+        await self._faults.fill_disk(broker)
+
+    async def free_disk(self, broker: BrokerId) -> None:
+        """Let it find room again."""
+        await self._faults.free_disk(broker)
+
+    async def fail(
+        self,
+        api: str,
+        error: str,
+        *,
+        times: int | None = 1,
+        broker: BrokerId | None = None,
+        of_brokers: bool = False,
+    ) -> None:
+        """Answer so many requests to a broker, or to each, with an error and do nothing of what they ask; with None until it is ended.
+
+        Names are Kafka's: `fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=3)`. Requests are those of clients unless `of_brokers` is set.
+        """
+        await self._faults.fail(api, error, times=times, broker=broker, of_brokers=of_brokers)
+
+    async def delay(
+        self,
+        api: str,
+        delay_ms: int,
+        *,
+        times: int | None = None,
+        broker: BrokerId | None = None,
+        of_brokers: bool = False,
+    ) -> None:
+        """Look at requests so much later, all of them until it is ended or so many: `delay("Fetch", 500)`."""
+        await self._faults.delay(api, delay_ms, times=times, broker=broker, of_brokers=of_brokers)
+
+    async def end_faults(self) -> None:
+        """Let nothing go wrong any more."""
+        await self._faults.end_all()
+
+    async def faults(self) -> dict[BrokerId, list[str]]:
+        """What goes wrong on each broker at work, in words."""
+        return await self._faults.all()
+
     # --- what comes of it ---------------------------------------------------------------------------------------------------------------------
 
     async def leader(self, topic: str, partition: int = 0) -> BrokerId | None:
         """Who leads a partition now; None if nobody does."""
         told = await leading_replica(self._ask, TopicPartition(topic, partition))
         return None if told is None else told.leader_id
+
+    async def controller(self, *, timeout_s: float = WAIT_S) -> BrokerId:
+        """Which broker is the controller: whoever is cut from it can neither grow nor shrink the replicas in sync."""
+
+        async def look() -> BrokerId:
+            return (await self._ask.describe_cluster()).controller_id
+
+        return await until(look, lambda found: found in self._at_work(), wanted="a controller", timeout_s=timeout_s)
 
     async def coordinator(self, group: str, *, timeout_s: float = WAIT_S) -> BrokerId:
         """Which broker looks after a consumer group."""
@@ -305,6 +389,9 @@ class AsyncCluster:
         if self._admin is None:
             raise ClusterFailed("the cluster has not been started: use it as a context manager, or call start()")
         return self._admin
+
+    def _at_work(self) -> list[BrokerId]:
+        return [broker for broker in self.broker_ids if self.is_alive(broker)]
 
     async def _until_together(self) -> None:
         addresses = self._fleet.addresses

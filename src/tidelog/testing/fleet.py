@@ -27,6 +27,7 @@ _BRIEF: Final = {
     # The first group and the first transaction wait for these partitions to be made.
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
+    "tidelog.faults.enable": "true",
 }
 
 

@@ -67,6 +67,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         cluster: Cluster = request.getfixturevalue("kafka_cluster")
         request.node.stash[_used] = cluster
         yield cluster
+        cluster.end_faults()  # the next test finds it as it should be
         return
     from tidelog.testing import Cluster as OwnCluster
 
@@ -106,11 +107,22 @@ def _story(cluster: Cluster) -> list[tuple[str, str]]:
     except ClusterFailed as failure:
         picture = str(failure)
     sections = [("Kafka replicas", picture)]
+    if wrong := _faults(cluster):
+        sections.append(("Kafka faults", wrong))
     for broker in cluster.broker_ids:
         state = "" if cluster.is_alive(broker) else ", not running"
         last_lines = cluster.log(broker).splitlines()[-_LOG_LINES:]
         sections.append((f"Kafka broker {broker}{state}", "\n".join(last_lines)))
     return sections
+
+
+def _faults(cluster: Cluster) -> str:
+    from tidelog.testing import ClusterFailed
+
+    try:
+        return "\n".join(f"broker {broker}: {fault}" for broker, all_of in cluster.faults().items() for fault in all_of)
+    except ClusterFailed as failure:
+        return str(failure)
 
 
 def _wanted(mark: pytest.Mark, config: pytest.Config) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from tidelog.wire.messages import (
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    inject_faults,
     join_group,
     leader_and_isr,
     leave_group,
@@ -111,6 +112,7 @@ _ROWS: Final = (
     describe_topic_partitions.API,
     describe_replicas.API,
     count_visible_records.API,
+    inject_faults.API,
 )
 
 API_TABLE: Final[Mapping[ApiKey, Api]] = MappingProxyType({row.key: row for row in _ROWS})

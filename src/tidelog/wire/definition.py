@@ -109,6 +109,7 @@ class ApiKey(enum.IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
     DESCRIBE_REPLICAS = 30_000  # ours, far from any number that Kafka will give out
     COUNT_VISIBLE_RECORDS = 30_001
+    INJECT_FAULTS = 30_002
 
     @property
     def kafka_name(self) -> str:
