@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
-from tests.coordinator.counting import CLIENT, KEY, Count, Counted, CountingMachine, MemoryLog
-from tidelog.coordinator import RING_AGAIN_MS, Command, CoordinatorRecord, Decision, Moment, Reply, TimerKey
+from tests.coordinator.counting import CLIENT, KEY, Bell, Count, Counted, CountingMachine, MemoryLog
+from tidelog.coordinator import (
+    RING_AGAIN_MAX_MS,
+    RING_AGAIN_MS,
+    Command,
+    CoordinatorRecord,
+    Decision,
+    Moment,
+    Reply,
+    TimerKey,
+)
 from tidelog.coordinator.internal_log import TransactionEnd
 from tidelog.coordinator.shard import BATCH_BYTES, Shard, ShardLimits
 from tidelog.model import ApiError, ErrorCode, ProducerIdentity
@@ -19,9 +29,14 @@ class Room:
     def __init__(self, machine: CountingMachine | None = None, **limits: int) -> None:
         self.machine = machine or CountingMachine()
         self.log = MemoryLog()
-        self.shard = Shard(self.machine, self.log, ShardLimits(**limits))
+        self.troubles: list[str] = []
+        self.shard = Shard(self.machine, self.log, ShardLimits(**limits), self.on_trouble)
         self.tokens = 0
         self.shard.on_loaded(self.at(0))
+
+    def on_trouble(self, what: object, error: Exception) -> None:
+        assert what == Bell("a")
+        self.troubles.append(error.code.name if isinstance(error, ApiError) else str(error))
 
     def at(self, monotonic_ms: float) -> Moment:
         return Moment(1_000 + int(monotonic_ms), monotonic_ms)
@@ -174,11 +189,46 @@ def test_nothing_that_waits_is_told_once_the_leadership_is_over() -> None:
 class Sweeper(CountingMachine):
     """Has a lot to write when its bell rings."""
 
+    def __init__(self, *, may_be_cut: bool = True) -> None:
+        super().__init__()
+        self.may_be_cut = may_be_cut
+
     def on_timer(self, key: TimerKey, now: Moment) -> Decision:
-        return Decision(records=tuple(CoordinatorRecord(KEY, b"1".rjust(1_000, b"0")) for _ in range(2_000)))
+        records = tuple(CoordinatorRecord(KEY, b"1".rjust(1_000, b"0")) for _ in range(2_000))
+        return Decision(records=records, may_be_cut=self.may_be_cut)
 
 
-def test_what_nobody_waits_for_is_written_in_several_batches_if_it_is_too_much_for_one() -> None:
+def test_what_is_too_much_for_one_batch_is_all_there_or_not_at_all() -> None:
+    machine = Sweeper(may_be_cut=False)
+    machine.bells = {"a": 1.0}
+    room = Room(machine)
+    room.ring(1)
+    assert [len(batch) > 3 * BATCH_BYTES for _, batch in room.log.batches] == [True]
+    assert machine.count == 2_000
+
+
+def test_what_is_larger_than_a_message_is_refused_as_a_whole_and_tried_less_and_less_often() -> None:
+    machine = Sweeper(may_be_cut=False)
+    machine.bells = {"a": 0.0}
+    room = Room(machine)
+    room.log.error = ErrorCode.MESSAGE_TOO_LARGE
+    rung: list[float] = [0]
+    room.ring(0)
+    while rung[-1] < 400_000:
+        assert room.shard.next_ms is not None
+        rung.append(room.shard.next_ms)
+        room.ring(rung[-1])
+    pauses = [after - before for before, after in pairwise(rung)]
+    assert pauses[:4] == [RING_AGAIN_MS, 2 * RING_AGAIN_MS, 4 * RING_AGAIN_MS, 8 * RING_AGAIN_MS]
+    assert set(pauses[8:]) == {RING_AGAIN_MAX_MS}
+    assert room.troubles == ["MESSAGE_TOO_LARGE"] * len(rung)
+    assert (machine.count, room.log.batches) == (0, [])
+    room.log.error = None
+    room.ring(rung[-1] + RING_AGAIN_MAX_MS)
+    assert machine.count == 2_000
+
+
+def test_what_may_be_cut_is_written_in_several_batches_if_it_is_too_much_for_one() -> None:
     machine = Sweeper()
     machine.bells = {"a": 1.0}
     room = Room(machine)

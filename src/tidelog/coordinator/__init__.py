@@ -2,6 +2,7 @@
 
 from tidelog.coordinator.machine import (
     NO_DECISION,
+    RING_AGAIN_MAX_MS,
     RING_AGAIN_MS,
     Client,
     Command,
@@ -19,6 +20,7 @@ from tidelog.coordinator.machine import (
 
 __all__ = [
     "NO_DECISION",
+    "RING_AGAIN_MAX_MS",
     "RING_AGAIN_MS",
     "Client",
     "Command",

@@ -6,7 +6,8 @@ becomes the leader of the partition replays it from the beginning with the same 
 
 What need not survive (who waits for whom, who has to say a word until when) is a change in memory, adopted after the records were replayed.
 If the append fails, nothing was decided: no record is replayed, no change adopted, no timer set, and all replies become refusals. If it was
-a timer that had rung, it rings again after `RING_AGAIN_MS`: nobody else would ask, and what it stood for would be forgotten.
+a timer that had rung, it rings again after `RING_AGAIN_MS`: nobody else would ask, and what it stood for would be forgotten. What does not
+fit into the log will not fit half a second later either, so that is tried less and less often.
 """
 
 from __future__ import annotations
@@ -104,12 +105,18 @@ class Decision:
     # What is to be done elsewhere once everything is committed that was appended before. The outcome comes back as a command. An errand is
     # lost with the leadership: whoever takes over finds in the records what is left to do, and `on_loaded` asks for it again.
     errands: tuple[object, ...] = ()
+    # All records are one batch, so that a broker that takes over has replayed all of them or none. Only where each of them stands for itself,
+    # and half of them are as good as a smaller decision, may there be several batches; what is refused halfway is decided again.
+    may_be_cut: bool = False
 
 
 NO_DECISION: Final = Decision()
 
 RING_AGAIN_MS: Final = 500
 """How long a timer waits that has rung while nothing could be appended; as long as Kafka's waits."""
+
+RING_AGAIN_MAX_MS: Final = 60_000
+"""How long it waits at most where waiting may not help: after each failure twice as long as before."""
 
 
 class MalformedRecord(Exception):

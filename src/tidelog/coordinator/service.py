@@ -194,7 +194,7 @@ class CoordinatorService:
             if loading.next_offset == before:
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"no batch at offset {before}")
             yield
-        shard = led.shard = Shard(machine, led.log, self._limits)
+        shard = led.shard = Shard(machine, led.log, self._limits, partial(self._on_trouble, led))
         known = fields(
             topic=self._topic,
             partition=led.index,
@@ -297,6 +297,11 @@ class CoordinatorService:
             self._after(led, led.shard.on_topics_changed(self._now()))
 
     # Inside.
+
+    def _on_trouble(self, led: _Led, what: object, error: Exception) -> None:
+        """Not told to anybody who asks: a timer had rung, and rings again."""
+        known = fields(topic=self._topic, partition=led.index, timer=type(what).__name__, reason=error)
+        logger.error("coordinator cannot write what it decided", extra=known)
 
     def _settle(self, led: _Led) -> None:
         led.is_settling = False

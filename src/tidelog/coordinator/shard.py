@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidelog.coordinator.internal_log import InternalLog, TransactionEnd
 from tidelog.coordinator.machine import (
+    RING_AGAIN_MAX_MS,
     RING_AGAIN_MS,
     Command,
     CoordinatorRecord,
@@ -37,7 +38,11 @@ from tidelog.model import (
 _NOBODY: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 BATCH_BYTES: Final = 512 * 1024
-"""Where a decision that nobody waits for is cut into several batches; a batch may not be larger than a message."""
+"""Where a decision that may be cut is; a batch may not be larger than a message."""
+
+_TOO_LARGE: Final = frozenset(
+    {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +75,28 @@ class _Errand(NamedTuple):
     what: object
 
 
+def _nobody_minds(what: object, error: Exception) -> None:
+    """Whoever made the shard will see what comes of it."""
+
+
 class Shard:
     """A machine that is loaded, its timers, and whoever waits for it. All methods return the replies that may go now."""
 
-    def __init__(self, machine: Machine, log: InternalLog, limits: ShardLimits) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        log: InternalLog,
+        limits: ShardLimits,
+        on_trouble: Callable[[object, Exception], None] = _nobody_minds,
+    ) -> None:
+        """`on_trouble` is told what time or the world wanted to do, and why that will take an operator."""
         self._machine = machine
         self._log = log
         self._limits = limits
+        self._on_trouble = on_trouble
+        self._failures: dict[
+            object, int
+        ] = {}  # How often in a row something has failed that may not be a matter of time.
         self._timers = Timers()
         self._parked: dict[Token, Command] = {}
         self._unsettled: deque[_Unsettled] = deque()
@@ -164,6 +184,7 @@ class Shard:
     def close(self, code: ErrorCode) -> list[Reply]:
         """The partition is not ours any more: everybody is refused, and nothing happens here again."""
         self._timers.clear()
+        self._failures.clear()
         self._errands.clear()
         self._unsettled.clear()
         return self._refuse(list(self._parked), code)
@@ -179,22 +200,35 @@ class Shard:
         else:
             decision = self._machine.on_timer(what, now)
         try:
-            return self._carry_out(decision, now)
+            replies = self._carry_out(decision, now)
         except ApiError as error:
-            if what not in self._timers:
+            if error.code in _TOO_LARGE:
+                self._ring_less_often(what, now)
+                self._on_trouble(what, error)
+            elif what not in self._timers:
                 self._timers.set(what, now.monotonic_ms + RING_AGAIN_MS)
             return self._refuse(_tokens(decision), error.code)
+        self._failures.pop(what, None)
+        return replies
+
+    def _ring_less_often(self, what: object, now: Moment) -> None:
+        failures = self._failures[what] = self._failures.get(what, 0) + 1
+        if what not in self._timers:
+            delay_ms = min(RING_AGAIN_MS << min(failures - 1, 16), RING_AGAIN_MAX_MS)
+            self._timers.set(what, now.monotonic_ms + delay_ms)
 
     def _carry_out(self, decision: Decision, now: Moment) -> Sequence[Reply]:
         """Raises ApiError if it could not be written; nothing is told then, and nothing adopted."""
         if decision.records:
-            batches = (decision.records,) if decision.replies else _cut(decision.records)
+            batches = _cut(decision.records) if decision.may_be_cut else (decision.records,)
             for batch in batches:
                 self._write(batch, decision.producer, now)
         for change in decision.changes:
             self._machine.adopt(change)
         for key, at_ms in decision.timers:
             self._timers.set(key, at_ms)
+            if self._failures:
+                self._failures.pop(key, None)
         self._errands.extend(_Errand(self._end_offset, what) for what in decision.errands)
         if not decision.replies:
             return ()

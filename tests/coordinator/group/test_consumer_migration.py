@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
+from tests.coordinator.counting import MemoryLog
 from tests.coordinator.group.consumer_room import GROUP, Room
 from tests.coordinator.group.veterans import Veteran
 from tidelog.client.groups.subscription_codec import (
     MemberAssignment,
+    Subscription,
     write_assignment,
+    write_subscription,
 )
+from tidelog.coordinator import CoordinatorRecord, Decision, Machine, Moment, TimerChange, TimerKey
 from tidelog.coordinator.group.classic import ClassicGroup
 from tidelog.coordinator.group.consumer import ConsumerGroup
+from tidelog.coordinator.group.consumer.timing import SessionTimer
 from tidelog.coordinator.group.settings import GroupSettings
+from tidelog.coordinator.shard import Shard, ShardLimits
 from tidelog.model import ApiError, ErrorCode, TopicPartition
+from tidelog.records import read_records
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tidelog.wire.messages.sync_group import SyncGroupRequestAssignment
 
@@ -123,6 +131,56 @@ def test_a_silent_member_of_the_new_protocol_leaves_a_classic_group_behind_too()
     assert classic_group(room).state_name == "PreparingRebalance", "nobody else knows whose part has to be given away"
     room.driver.wait_ms(10_000)
     assert classic_group(room).is_empty, "its sessions are those of classic groups again"
+
+
+class Wordy(Veteran):
+    """Says so much about itself that a few of them are more than half a megabyte."""
+
+    def metadata(self) -> bytes:
+        owned = tuple(TopicPartition("t", partition) for partition in self.owned)
+        return write_subscription(Subscription(topics=("t",), user_data=bytes(300_000), owned=owned))
+
+
+class OneTimer:
+    """A machine in which one timer is due."""
+
+    def __init__(self, machine: Machine, key: TimerKey) -> None:
+        self.machine, self.key = machine, key
+
+    def on_loaded(self, now: Moment) -> Decision:
+        return Decision(timers=(TimerChange(self.key, now.monotonic_ms),))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.machine, name)
+
+
+def test_a_large_group_that_becomes_a_classic_one_is_known_whenever_its_coordinator_dies() -> None:
+    room, veteran = classic_room()
+    reader = room.reader("new")
+    reader.settle()
+    veterans = [veteran, Wordy(room), Wordy(room)]
+    for one in veterans[1:]:
+        one.rejoin()
+    for _ in range(4):
+        reader.settle()
+        for one in veterans:
+            one.follow()
+    before, log = list(room.driver.log), MemoryLog()
+    shard = Shard(cast("Machine", OneTimer(room.machine, SessionTimer(GROUP, "new"))), log, ShardLimits())
+    shard.on_loaded(room.driver.now)
+    list(shard.ring(room.driver.now))
+    assert log.end_offset > 10, "the reader was the last of its kind"
+    for count in range(len(log.batches) + 1):
+        room.driver.log = before + [
+            CoordinatorRecord(record.key or b"", record.value)
+            for _, batch in log.batches[:count]
+            for record in read_records(batch, max_bytes=1 << 24)
+        ]
+        room.driver.fail_over()
+        group = room.machine._book.groups.get(GROUP)  # noqa: SLF001  # the state is what these tests are about
+        assert isinstance(group, ClassicGroup | ConsumerGroup), f"gone with batch {count}"
+        members = group.members.by_id if isinstance(group, ClassicGroup) else group.members
+        assert set(members) >= {one.member_id for one in veterans}
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])

@@ -80,4 +80,4 @@ def _together(decisions: Sequence[Decision]) -> Decision:
             changes=together.changes + decision.changes,
             timers=together.timers + decision.timers,
         )
-    return together
+    return replace(together, may_be_cut=all(decision.may_be_cut for decision in decisions if decision.records))

@@ -103,7 +103,7 @@ class TransactionMachine:
             return self._go_on(key.token, now)
         invariant(isinstance(key, ExpiryTimer), "no other timers are set")
         names, again = expired(self._book, self._settings(), now)
-        return Decision(records=tuple(tombstone(name) for name in names), timers=(again,))
+        return Decision(records=tuple(tombstone(name) for name in names), timers=(again,), may_be_cut=True)
 
     def replay(self, record: CoordinatorRecord, written: Written) -> None:
         """Every record of an id replaces the one before."""

@@ -99,7 +99,8 @@ class ConsumerArea:
     def on_topics_changed(self, now: Moment) -> Decision:
         """Groups that this concerns get another epoch; what follows for whom is computed when the first of them gives a sign of life."""
         turns = [self._look_at_topics(Turn(group, self._around, now)) for group in self._groups() if group.members]
-        return Decision(records=tuple(record for turn in turns for record in turn.records))
+        # One group does not wait for another; and one whose regexes are written, but not its epoch, is found again by the hash of its topics.
+        return Decision(records=tuple(record for turn in turns for record in turn.records), may_be_cut=True)
 
     def end_transaction(self, producer_id: ProducerId, *, is_committed: bool, offset: Offset) -> None:
         """Groups are not written in transactions."""

@@ -156,15 +156,16 @@ class OffsetsArea:
         )
         records, next_place = sweep(self.table, place, judge)
         if next_place is None:
-            return Decision(records=records, timers=(self._next_expiry(now),))
-        return Decision(records=records, timers=(TimerChange(ExpiryTimer(next_place), now.monotonic_ms),))
+            return Decision(records=records, timers=(self._next_expiry(now),), may_be_cut=True)
+        timer = TimerChange(ExpiryTimer(next_place), now.monotonic_ms)
+        return Decision(records=records, timers=(timer,), may_be_cut=True)
 
     def _forget_topics(self, key: TimerKey, now: Moment) -> Decision:
         timer = rung(key, DeletedTopicsTimer)
         judge = topics_judge(self.table, frozenset(timer.topics), self._book.topics)
         records, next_place = sweep(self.table, timer.place, judge)
         timers = () if next_place is None else (TimerChange(timer._replace(place=next_place), now.monotonic_ms),)
-        return Decision(records=records, timers=timers)
+        return Decision(records=records, timers=timers, may_be_cut=True)
 
     def _next_expiry(self, now: Moment) -> TimerChange:
         return TimerChange(ExpiryTimer(), now.monotonic_ms + self._settings.offsets_retention_check_interval_ms)
