@@ -20,6 +20,7 @@ from tidelog.coordinator import CoordinatorRecord, Decision, Machine, Moment, Ti
 from tidelog.coordinator.group.classic import ClassicGroup
 from tidelog.coordinator.group.consumer import ConsumerGroup
 from tidelog.coordinator.group.consumer.timing import SessionTimer
+from tidelog.coordinator.group.records import ClassicMemberMetadata
 from tidelog.coordinator.group.settings import GroupSettings
 from tidelog.coordinator.shard import Shard, ShardLimits
 from tidelog.model import ApiError, ErrorCode, TopicPartition
@@ -139,6 +140,36 @@ class Wordy(Veteran):
     def metadata(self) -> bytes:
         owned = tuple(TopicPartition("t", partition) for partition in self.owned)
         return write_subscription(Subscription(topics=("t",), user_data=bytes(300_000), owned=owned))
+
+
+class Repetitive(Veteran):
+    """Names its protocol twice."""
+
+    def join_request(self) -> JoinGroupRequest:
+        request = super().join_request()
+        other = JoinGroupRequestProtocol(name=self.protocol, metadata=b"")
+        return replace(request, protocols=(*request.protocols, other))
+
+
+@pytest.mark.parametrize("was_written_before", [False, True])
+def test_a_member_that_names_a_protocol_twice_is_left_in_a_classic_group(
+    monkeypatch: pytest.MonkeyPatch, *, was_written_before: bool
+) -> None:
+    room, _ = classic_room()
+    reader = room.reader("new")
+    reader.settle()
+    late = Repetitive(room)
+    with monkeypatch.context() as patched:
+        if was_written_before:  # by a release that took whatever came
+            patched.setattr(ClassicMemberMetadata, "without_repetitions", lambda self: self)
+        late.rejoin()
+    if was_written_before:
+        room.driver.fail_over()
+    reader.settle()
+    assert reader.leave().error_code is ErrorCode.NONE
+    group = classic_group(room)
+    assert group.members.support == {"cooperative-sticky": 2}
+    assert group.members[late.member_id].metadata("cooperative-sticky"), "what it named first is what it meant"
 
 
 class OneTimer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tidelog.model import TimestampMs, TopicId
@@ -76,6 +76,14 @@ class ClassicMemberMetadata:
 
     session_timeout_ms: int
     supported_protocols: tuple[ClassicProtocol, ...]
+
+    def without_repetitions(self) -> ClassicMemberMetadata:
+        """The same, with each protocol once, as it was named first: whoever counts protocols counts members by them."""
+        by_name = {protocol.name: protocol for protocol in reversed(self.supported_protocols)}
+        if len(by_name) == len(self.supported_protocols):
+            return self
+        names = dict.fromkeys(protocol.name for protocol in self.supported_protocols)
+        return replace(self, supported_protocols=tuple(by_name[name] for name in names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -263,7 +263,7 @@ def _metadata(request: JoinGroupRequest) -> ClassicMemberMetadata:
         supported_protocols=tuple(
             ClassicProtocol(name=each.name, metadata=each.metadata) for each in request.protocols
         ),
-    )
+    ).without_repetitions()
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Member:

@@ -90,6 +90,7 @@ class Member:
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> Member:
         """As a record says who it is."""
+        classic = value.classic_member_metadata
         return replace(
             self,
             instance_id=value.instance_id,
@@ -100,7 +101,7 @@ class Member:
             regex=value.subscribed_topic_regex,
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             assignor=value.server_assignor,
-            classic=value.classic_member_metadata,
+            classic=None if classic is None else classic.without_repetitions(),  # Earlier releases wrote them.
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> Member:
