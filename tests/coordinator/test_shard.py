@@ -251,6 +251,30 @@ def test_a_machine_that_breaks_keeps_nobody_waiting() -> None:
     assert room.shard.parked_count == 0
 
 
+def test_a_timer_whose_decision_breaks_rings_again_less_and_less_often_and_others_ring_meanwhile() -> None:
+    class Broken(CountingMachine):
+        is_broken = True
+
+        def on_timer(self, key: TimerKey, now: Moment) -> Decision:
+            if self.is_broken and key == Bell("a"):
+                raise RuntimeError("broken")
+            return super().on_timer(key, now)
+
+    machine = Broken()
+    machine.bells = {"a": 100.0, "b": 100.0}
+    room = Room(machine)
+    with pytest.raises(RuntimeError, match="broken"):
+        room.ring(100)
+    room.ring(100)
+    assert (machine.count, room.shard.next_ms) == (1, 100 + RING_AGAIN_MS)
+    with pytest.raises(RuntimeError, match="broken"):
+        room.ring(100 + RING_AGAIN_MS)
+    assert room.shard.next_ms == 100 + 3 * RING_AGAIN_MS
+    machine.is_broken = False
+    room.ring(100 + 3 * RING_AGAIN_MS)
+    assert machine.count == 2
+
+
 PRODUCER = ProducerIdentity(7, 3)
 COMMITTED = TransactionEnd(producer=PRODUCER, is_committed=True, coordinator_epoch=1)
 

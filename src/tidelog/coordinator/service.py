@@ -294,7 +294,10 @@ class CoordinatorService:
         if self._to_tell:
             asyncio.get_running_loop().call_soon(self._tell_next)
         if led.shard is not None and self._led.get(led.index) is led:
-            self._after(led, led.shard.on_topics_changed(self._now()))
+            try:
+                self._after(led, led.shard.on_topics_changed(self._now()))
+            finally:
+                self._arm(led)
 
     # Inside.
 

@@ -192,7 +192,18 @@ class Shard:
     # Inside.
 
     def _try(self, what: object, now: Moment) -> Sequence[Reply]:
-        """Let time or the world do something to the machine; again a little later if it could not be written."""
+        """Let time or the world do something to the machine; again a little later if it could not be written.
+
+        What breaks is a bug, and whoever looks after the loop hears of it. But a session that is over, or a transaction that takes too long,
+        would wait for ever if its timer did not ring again.
+        """
+        try:
+            return self._let(what, now)
+        except Exception:
+            self._ring_less_often(what, now)
+            raise
+
+    def _let(self, what: object, now: Moment) -> Sequence[Reply]:
         if what is _Again.LOADED:
             decision = self._machine.on_loaded(now)
         elif what is _Again.TOPICS_CHANGED:
