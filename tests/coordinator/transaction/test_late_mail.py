@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.transaction.transaction_room import P0, P1, P2, Room, after
+from tests.coordinator.transaction.transaction_room import NAME, OLD_END, P0, P1, P2, Room, after
+from tidelog.coordinator import Client, Command
+from tidelog.coordinator.transaction.checks import DOUBT_MS
 from tidelog.coordinator.transaction.states import TransactionStatus, TransactionVersion
 from tidelog.model import ErrorCode, ProducerIdentity
+from tidelog.wire.messages.end_txn import EndTxnRequest
 
 NONE, CONCURRENT = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS
 OLD, NEW = 5, 7
@@ -53,14 +56,48 @@ def test_a_late_request_for_an_epoch_does_not_abort_the_next_transaction() -> No
     assert room.status() is TransactionStatus.ONGOING
 
 
+@pytest.mark.parametrize("first", ["join", "end", "init"])
+@pytest.mark.parametrize("second", ["join", "end", "init"])
+def test_two_late_requests_do_no_more_than_one(first: str, second: str) -> None:
+    room, producer = second_transaction()
+    requests: dict[str, Any] = {
+        "join": lambda: room.join(producer, P2, connection=OLD),
+        "end": lambda: room.end(producer, is_committed=False, connection=OLD),
+        "init": lambda: room.init(producer, connection=OLD).error_code,
+    }
+    assert requests[first]() is CONCURRENT
+    room.driver.wait_ms(DOUBT_MS - 1)
+    assert requests[second]() is CONCURRENT
+    assert (room.status(), room.state.partitions, room.errands) == (TransactionStatus.ONGOING, (P1,), [])
+    assert room.end(producer, is_committed=True, connection=NEW) is NONE
+
+
 def test_who_comes_again_by_the_old_connection_is_alive() -> None:
     room, producer = second_transaction()
     assert room.join(producer, P2, connection=OLD) is CONCURRENT
+    room.driver.wait_ms(DOUBT_MS)
     assert room.join(producer, P2, connection=OLD) is NONE
     assert room.join(producer, P0, connection=OLD) is NONE
     assert room.join(producer, P0, connection=NEW) is NONE
     assert room.end(producer, is_committed=True, connection=OLD) is CONCURRENT
+    room.driver.wait_ms(DOUBT_MS)
     assert room.end(producer, is_committed=True, connection=OLD) is NONE
+
+
+def test_who_asks_again_and_again_by_the_old_connection_is_heard_after_a_second() -> None:
+    room, producer = second_transaction()
+    asked = 0
+    while room.join(producer, P2, connection=OLD) is CONCURRENT:
+        room.driver.wait_ms(100)
+        asked += 1
+    assert asked == DOUBT_MS // 100
+
+
+def test_what_is_too_late_is_told_at_once() -> None:
+    room, producer = second_transaction()
+    late = EndTxnRequest(transactional_id=NAME, **producer._asdict(), committed=True)
+    command = Command(0, late, Client("client", "/127.0.0.1", OLD_END, OLD))
+    assert room.driver.machine.decide(command, room.driver.now).is_told_at_once
 
 
 def test_each_connection_that_was_given_up_is_doubted() -> None:

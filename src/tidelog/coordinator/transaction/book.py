@@ -11,11 +11,12 @@ from tidelog.model import ProducerIdentity
 
 
 class Heard(NamedTuple):
-    """By which connection the owner of a transactional id was heard last, and from which older one something came after that."""
+    """By which connection the owner of a transactional id was heard last, and from which older one something came after that, and when."""
 
     producer: ProducerIdentity
     connection: int
     doubted: int = 0
+    doubted_ms: float = 0.0  # by the monotonic clock
 
 
 class HeardChange(NamedTuple):

@@ -2,14 +2,20 @@
 
 A producer of version 1 has the same epoch in all its transactions, so that nothing in a request tells of which one it is. What does is the
 connection it came by: a client that gives up on one opens another, and what the old one still brings is late mail. It is told to come again.
-Should it do so by the same connection, somebody is alive there who uses several, and is heard.
+Should it do so by the same connection, somebody is alive there who uses several, and is heard. But a dead connection may bring several
+requests, one right after the other: only what comes a while after the refusal can be an answer to it.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidelog.coordinator.transaction.book import Heard, HeardChange, TransactionBook
 from tidelog.coordinator.transaction.states import EPOCH_MAX, TransactionState
 from tidelog.model import ApiError, ErrorCode, ProducerIdentity
+
+DOUBT_MS: Final = 1_000
+"""How long an old connection is not believed. What a network held back comes within moments; clients ask again for much longer than that."""
 
 
 def state_of(book: TransactionBook, transactional_id: str | None) -> TransactionState:
@@ -52,12 +58,13 @@ def hear(
 
 
 def doubt(
-    book: TransactionBook, transactional_id: str | None, producer: ProducerIdentity, connection: int
-) -> HeardChange | None:
-    """What to remember of a request that is too late; None if it is not."""
+    book: TransactionBook, transactional_id: str | None, producer: ProducerIdentity, connection: int, now_ms: float
+) -> tuple[HeardChange, ...] | None:
+    """What to remember of a request that is too late; None if it is not. `now_ms` is monotonic."""
     heard = book.heard.get(transactional_id or "")
-    if heard is None or heard.producer != producer or not connection:
+    if heard is None or heard.producer != producer or not connection or connection >= heard.connection:
         return None
-    if connection >= heard.connection or connection == heard.doubted:
-        return None
-    return HeardChange(transactional_id or "", heard._replace(doubted=connection))
+    if connection != heard.doubted:
+        return (HeardChange(transactional_id or "", heard._replace(doubted=connection, doubted_ms=now_ms)),)
+    # The time is not put off by what comes too soon: somebody who is alive may ask again more often than that.
+    return None if now_ms - heard.doubted_ms >= DOUBT_MS else ()

@@ -155,7 +155,7 @@ class TransactionMachine:
         request = asked(command, InitProducerIdRequest)
         self._initialiser.check(request)
         name, asking = request.transactional_id or "", asking_pair(request)
-        late = None if asking is None else doubt(self._book, name, asking, command.client.connection)
+        late = None if asking is None else doubt(self._book, name, asking, command.client.connection, now.monotonic_ms)
         if late is not None:
             return self._too_late(command, late)
         state, code = self._initialiser.incarnation(request, self._book.states.get(name), now.wall_ms)
@@ -166,11 +166,12 @@ class TransactionMachine:
         state = state_of(self._book, request.transactional_id)
         if request.is_verification:
             return _answered(command, JoinResponse(codes=verified(state, request)))
-        late = doubt(self._book, request.transactional_id, request.producer, command.client.connection)
+        connection = command.client.connection
+        late = doubt(self._book, request.transactional_id, request.producer, connection, now.monotonic_ms)
         if late is not None:
             return self._too_late(command, late)
         extended_state = extended(state, request, now.wall_ms)
-        heard = hear(self._book, state, request.producer, command.client.connection)
+        heard = hear(self._book, state, request.producer, connection)
         response = JoinResponse(codes=dict.fromkeys(request.partitions, ErrorCode.NONE))
         if extended_state is None:
             return _answered(command, response, heard)
@@ -184,7 +185,7 @@ class TransactionMachine:
             after = ended_with_epoch(state, producer, is_committed=request.committed, ids=self._ids, now_ms=now.wall_ms)
             heard: tuple[HeardChange, ...] = ()
         else:
-            late = doubt(self._book, request.transactional_id, producer, client.connection)
+            late = doubt(self._book, request.transactional_id, producer, client.connection, now.monotonic_ms)
             if late is not None:
                 return self._too_late(command, late)
             after = ended(state, producer, is_committed=request.committed, now_ms=now.wall_ms)
@@ -240,8 +241,10 @@ class TransactionMachine:
             errands=(_markers(state),) if state.status.is_decided else (),
         )
 
-    def _too_late(self, command: Command, late: HeardChange) -> Decision:
-        return _answered(command, self.refusal(command, ErrorCode.CONCURRENT_TRANSACTIONS), (late,))
+    def _too_late(self, command: Command, late: tuple[HeardChange, ...]) -> Decision:
+        """Told at once: it tells nothing of what is written, and whoever is alive has to hear it before the doubt is over."""
+        answer = Reply(command.token, self.refusal(command, ErrorCode.CONCURRENT_TRANSACTIONS))
+        return Decision(replies=(answer,), changes=late, is_told_at_once=True)
 
     def _go_on(self, token: Token, now: Moment) -> Decision:
         listing = self._listings.get(token)
