@@ -219,6 +219,21 @@ def test_topics_that_a_full_telling_does_not_name_are_gone() -> None:
     ControlRig().tell(story)
 
 
+def test_topics_are_not_all_known_until_the_controller_that_tells_now_has_told_the_last() -> None:
+    async def story(broker: ControlledBroker) -> None:
+        known = [broker.metadata.is_whole]
+        await broker.update({T0: told()}, is_full=True)
+        known.append(broker.metadata.is_whole)
+        await broker.update({T1: told(1)})
+        known.append(broker.metadata.is_whole)
+        await broker.update({T0: told()}, controller_epoch=4)
+        known.append(broker.metadata.is_whole)
+        await broker.update({T1: told(1)}, is_full=True, controller_epoch=4)
+        assert [*known, broker.metadata.is_whole] == [False, True, True, False, True]
+
+    ControlRig().tell(story)
+
+
 # UpdateMetadata.
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+from tidelog.broker.internal_topics import GROUPS_TOPIC
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.topic_view import CachedTopics
 from tidelog.controller import BrokerImage, PartitionState, TopicImage
@@ -84,3 +85,19 @@ def test_a_view_follows_the_topic_and_the_brokers() -> None:
     renamed = topics.by_name("t")
     assert renamed is not None
     assert renamed.racks == (frozenset({"north"}),)
+
+
+def test_topics_are_all_known_when_the_internal_one_is_as_new_as_what_is_led_here() -> None:
+    metadata = cache()
+    led: dict[int, int] = {}
+    topics = CachedTopics(metadata, lambda partition: led.get(partition.index))
+    metadata.is_whole = True
+    assert not topics.is_whole, "the internal topic was not told"
+    metadata.take_topics([topic(GROUPS_TOPIC, (1,), (1,))])
+    assert topics.is_whole
+    led[1] = 1
+    assert not topics.is_whole, "what was told is older than the leadership"
+    led[1] = 0
+    assert topics.is_whole
+    metadata.is_whole = False
+    assert not topics.is_whole, "a controller is telling what there is"

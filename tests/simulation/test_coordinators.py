@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.clusters import ask, kills, make_topic, talk
+from tests.simulation.workload import delete_topic
 from tidelog.broker.internal_topics import GROUPS_TOPIC
 from tidelog.client.errors import ConnectionLost
 from tidelog.controller import layout
@@ -62,13 +63,13 @@ def until_found(cluster: SimulatedCluster, broker_id: BrokerId = 1) -> BrokerId:
     return found[0]
 
 
-def commit(cluster: SimulatedCluster, broker_id: BrokerId, offset: int) -> ErrorCode:
+def commit(cluster: SimulatedCluster, broker_id: BrokerId, offset: int, topic: str = "t") -> ErrorCode:
     request = OffsetCommitRequest(
         group_id=GROUP,
         member_id="",
         topics=(
             OffsetCommitRequestTopic(
-                name="t",
+                name=topic,
                 partitions=(
                     OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=""),
                 ),
@@ -78,9 +79,9 @@ def commit(cluster: SimulatedCluster, broker_id: BrokerId, offset: int) -> Error
     return ask(cluster, broker_id, request, version=9).topics[0].partitions[0].error_code
 
 
-def fetch(cluster: SimulatedCluster, broker_id: BrokerId) -> tuple[ErrorCode, int]:
+def fetch(cluster: SimulatedCluster, broker_id: BrokerId, topic: str = "t") -> tuple[ErrorCode, int]:
     asked = OffsetFetchRequestGroup(
-        group_id=GROUP, topics=(OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
+        group_id=GROUP, topics=(OffsetFetchRequestTopics(name=topic, partition_indexes=(0,)),)
     )
     (group,) = ask(cluster, broker_id, OffsetFetchRequest(groups=(asked,)), version=9).groups
     return group.error_code, group.topics[0].partitions[0].committed_offset if group.topics else -2
@@ -278,3 +279,24 @@ def test_asking_for_the_topic_by_name_makes_it_as_its_own_settings_say() -> None
         assert ask(cluster, 2, request).topics[0].error_code is ErrorCode.LEADER_NOT_AVAILABLE
         until_found(cluster)
         assert len(cluster.state(HOME).assignment) == 3
+
+
+def test_offsets_of_a_topic_that_is_deleted_while_nobody_coordinates_are_not_those_of_the_next_of_its_name() -> None:
+    with three_brokers() as cluster:
+        make_topic(cluster, (2, 3))
+        make_topic(cluster, (2, 3), name="u")
+        cluster.until_ready()
+        configs = {"cleanup.policy": "compact", "min.insync.replicas": "1"}
+        make_topic(cluster, (1,), configs, name=GROUPS_TOPIC)
+        cluster.until(lambda: commit(cluster, 1, 7) is ErrorCode.NONE, "the group is coordinated")
+        assert commit(cluster, 1, 8, topic="u") is ErrorCode.NONE
+        cluster.brokers[1].kill()
+        cluster.until_ready()
+        delete_topic(cluster, "t")
+        cluster.brokers[1].restart()
+        cluster.until_ready()
+        cluster.until(lambda: fetch(cluster, 1, "u") == (ErrorCode.NONE, 8), "the group is coordinated again")
+        cluster.world.run_for_ms(5_000)
+        make_topic(cluster, (2, 3))
+        cluster.world.run_for_ms(5_000)
+        assert [fetch(cluster, 1, topic)[1] for topic in ("t", "u")] == [-1, 8]

@@ -46,7 +46,7 @@ from tidelog.controller.membership import Membership
 from tidelog.controller.service import ControllerService
 from tidelog.coordinator.group.assembly import make_group_machine
 from tidelog.coordinator.transaction.machine import TransactionMachine
-from tidelog.model import BrokerEpoch
+from tidelog.model import BrokerEpoch, LeaderEpoch, TopicPartition
 from tidelog.registry import Registry
 from tidelog.runtime import Runtime
 from tidelog.wire.api import ApiKey
@@ -212,8 +212,14 @@ def _fetchers(local: _Local, quotas: ReplicationQuotas) -> ReplicaFetchers:
 
 def _groups(local: _Local) -> GroupCoordination:
     config, randomness = local.live_config.current, local.runtime.randomness
-    make = partial(make_group_machine, group_settings(config), CachedTopics(local.metadata), randomness)
+    topics = CachedTopics(local.metadata, partial(_led_epoch, local.replicas))
+    make = partial(make_group_machine, group_settings(config), topics, randomness)
     return GroupCoordination(config, _coordinating(local), make)
+
+
+def _led_epoch(replicas: ReplicaManager, topic_partition: TopicPartition) -> LeaderEpoch | None:
+    partition = replicas.hosting.partition(topic_partition)
+    return None if partition is None or not partition.is_leader else partition.leader_epoch
 
 
 def _transactions(local: _Local, peers: Peers, producer_ids: ProducerIds) -> TransactionCoordination:

@@ -265,6 +265,9 @@ class ControlPlane:
         teller = _Teller(controller_epoch, broker_epoch)
         if teller != self._telling.teller:
             self._telling = _FullTelling(teller, set(), set(), set())
+            self._metadata.is_whole = (
+                False  # It may know topics that nobody before has told us of, and tells them one after the other.
+            )
         return None
 
     async def _in_slices(self, items: Iterable[T]) -> AsyncIterator[T]:

@@ -37,7 +37,8 @@ class MetadataCache:
         self.on_topics_changed: Callable[[], None] = _nobody_minds
         """Called after that."""
         self.is_whole = False
-        """Whether a controller has told everything there is to this process, so that a topic that is not here was deleted or is new."""
+        """Whether the controller that told something last has told everything there is, so that a topic that is not here was deleted or is
+        new."""
 
     # Being told.
 

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from tidelog.broker.internal_topics import GROUPS_TOPIC
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.controller import TopicImage
 from tidelog.coordinator.group.book import TopicView
-from tidelog.model import TopicId
+from tidelog.model import LeaderEpoch, TopicId, TopicPartition
+
+
+def _leads_nothing(_: TopicPartition) -> LeaderEpoch | None:
+    return None
 
 
 class CachedTopics:
     """Answers from the metadata cache; what it made of a topic is kept until that topic, or a broker, changes."""
 
-    def __init__(self, metadata: MetadataCache) -> None:
+    def __init__(
+        self, metadata: MetadataCache, led_epoch: Callable[[TopicPartition], LeaderEpoch | None] = _leads_nothing
+    ) -> None:
+        """`led_epoch` tells under which epoch a partition is led here, if it is."""
         self._metadata = metadata
+        self._led_epoch = led_epoch
         self._views: dict[str, tuple[TopicImage, TopicView]] = {}
         self._brokers: object = None
 
@@ -20,6 +31,17 @@ class CachedTopics:
     def version(self) -> int:
         """Another number whenever topics came, went, grew or moved."""
         return self._metadata.topics_version
+
+    @property
+    def is_whole(self) -> bool:
+        """Leaderships are told first, then topics, and the internal one among them: what it shows is as new as what was told before."""
+        topic = self._metadata.topic(GROUPS_TOPIC)
+        if topic is None or not self._metadata.is_whole:
+            return False
+        led = (
+            (state, self._led_epoch(TopicPartition(GROUPS_TOPIC, index))) for index, state in topic.partitions.items()
+        )
+        return all(epoch is None or state.leader_epoch >= epoch for state, epoch in led)
 
     def by_name(self, name: str) -> TopicView | None:
         """The topic of this name."""

@@ -29,6 +29,7 @@ class NoTopics:
     """A cluster without topics; classic groups do not ask for them."""
 
     version = 0
+    is_whole = False
 
     def by_name(self, name: str) -> TopicView | None:
         return None

@@ -36,6 +36,7 @@ class FakeTopics:
     def __init__(self, **partitions: int) -> None:
         self.views: dict[str, TopicView] = {}
         self.version = 0
+        self.is_whole = False
         for name, count in partitions.items():
             self.put(name, count)
 

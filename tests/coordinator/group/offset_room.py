@@ -45,6 +45,7 @@ class FakeTopics:
     def __init__(self) -> None:
         self.views: dict[str, TopicView] = {}
         self.version = 0
+        self.is_whole = False
 
     def create(self, name: str) -> None:
         self.version += 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.coordinator.group.offset_room import OffsetRoom
+from tidelog.coordinator.group.offsets.area import ExpiryTimer
+from tidelog.coordinator.group.offsets.sweep import TOMBSTONES_MAX
 from tidelog.model import ErrorCode
 
 A, B, C = ("orders", 0), ("orders", 1), ("payments", 0)
@@ -161,6 +163,86 @@ def test_what_was_committed_for_a_topic_that_was_made_again_stays_if_it_names_it
     room.driver.topics_changed()
     room.wait_ms(0)
     assert room.fetch() == {}
+
+
+@pytest.mark.parametrize("is_pending", [False, True])
+def test_a_topic_that_was_deleted_during_a_fail_over_leaves_nothing_to_the_next_of_its_name(
+    room: OffsetRoom, *, is_pending: bool
+) -> None:
+    room.topics.create("orders")
+    room.topics.create("payments")
+    if is_pending:
+        room.commit_in_transaction(7, {A: 1, C: 3})
+    else:
+        room.commit({A: 1, C: 3})
+    room.topics.delete("orders")
+    room.topics.is_whole = True
+    room.driver.fail_over()
+    room.wait_ms(0)
+    room.topics.create("orders")
+    room.driver.topics_changed()
+    if is_pending:
+        room.log.end(7, is_committed=True)
+    assert room.fetch() == {C: 3}
+    room.commit({A: 4})
+    room.wait_ms(0)
+    room.driver.fail_over()
+    room.wait_ms(0)
+    assert room.fetch() == {A: 4, C: 3}
+
+
+def test_a_topic_that_was_not_told_yet_is_not_lost(room: OffsetRoom) -> None:
+    room.commit({A: 1, B: 2})
+    room.driver.fail_over()
+    room.wait_ms(10_000)
+    assert room.fetch() == {A: 1, B: 2}
+    room.topics.create("orders")
+    room.topics.is_whole = True
+    room.wait_ms(10_000)
+    assert room.fetch() == {A: 1, B: 2}
+    assert set(room.driver.timers) == {ExpiryTimer()}
+
+
+def test_what_was_committed_for_another_topic_of_the_same_name_is_lost_if_it_says_so(room: OffsetRoom) -> None:
+    room.topics.create("orders")
+    room.commit({A: 1}, topic_id=room.topics.views["orders"].topic_id)
+    room.topics.delete("orders")
+    room.topics.create("orders")
+    room.commit({B: 2}, topic_id=room.topics.views["orders"].topic_id)
+    room.topics.is_whole = True
+    room.driver.fail_over()
+    room.wait_ms(0)
+    assert room.fetch() == {B: 2}
+
+
+def test_a_topic_that_was_made_again_while_the_partition_was_loaded_begins_without_offsets(room: OffsetRoom) -> None:
+    room.topics.create("orders")
+    room.commit({A: 1})
+
+    def make_again() -> None:
+        room.topics.delete("orders")
+        room.topics.create("orders")
+
+    room.log.before_loaded = make_again
+    room.driver.fail_over()
+    room.wait_ms(0)
+    assert room.fetch() == {}
+
+
+def test_lost_topics_are_looked_for_in_slices_and_not_while_another_controller_tells_of_them(room: OffsetRoom) -> None:
+    room.topics.create("payments")
+    room.commit({("orders", index): index for index in range(1_500)} | {C: 3})
+    room.driver.fail_over()
+    room.topics.is_whole = True
+    (timer,) = set(room.driver.timers) - {ExpiryTimer()}
+    decision = room.driver.machine.on_timer(timer, room.driver.now)
+    assert (len(decision.records), decision.may_be_cut) == (TOMBSTONES_MAX, True)
+    room.topics.is_whole = False
+    ((again, _),) = decision.timers
+    assert room.driver.machine.on_timer(again, room.driver.now).timers == ((again, room.driver.monotonic_ms + 1_000),)
+    room.topics.is_whole = True
+    room.wait_ms(0)
+    assert room.fetch() == {C: 3}
 
 
 @pytest.mark.slow

@@ -98,6 +98,11 @@ class Topics(Protocol):
         ...
 
     @property
+    def is_whole(self) -> bool:
+        """Whether everything is known here that was there when this broker began to lead what it leads: what is missing was deleted since."""
+        ...
+
+    @property
     def version(self) -> int:
         """Another number whenever something about topics has changed."""
         ...

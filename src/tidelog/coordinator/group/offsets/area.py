@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from tidelog.coordinator.group.area import Decider, OnTimer, Refuser, Replayer
 from tidelog.coordinator.group.asked import asked, rung
@@ -12,7 +13,7 @@ from tidelog.coordinator.group.classic.group import ClassicGroup
 from tidelog.coordinator.group.classic.timing import session_restart
 from tidelog.coordinator.group.offsets.commits import CommitWriter, check_commit
 from tidelog.coordinator.group.offsets.deletions import decide_delete
-from tidelog.coordinator.group.offsets.expiry import expiry_judge, topics_judge
+from tidelog.coordinator.group.offsets.expiry import expiry_judge, lost_judge, topics_judge
 from tidelog.coordinator.group.offsets.fetches import OffsetReader
 from tidelog.coordinator.group.offsets.refusals import (
     refuse_commit,
@@ -56,6 +57,17 @@ class DeletedTopicsTimer(NamedTuple):
     place: Place
 
 
+@dataclass(frozen=True, slots=True)
+class LostTopicsTimer:
+    """Offsets of topics are to be forgotten that were deleted while nobody looked after these groups; as soon as all topics are known."""
+
+    place: Place | None = None
+
+
+_LOOK_AGAIN_MS: Final = 1_000
+"""How long to wait for the rest of the topics; mostly they come with the leadership, or a moment later."""
+
+
 class OffsetsArea:
     """OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete, expiry; replays the records of offsets."""
 
@@ -93,24 +105,26 @@ class OffsetsArea:
     @property
     def timers(self) -> Mapping[type, OnTimer]:
         """One for the age of offsets, some for topics that were deleted."""
-        return {ExpiryTimer: self._expire, DeletedTopicsTimer: self._forget_topics}
+        return {
+            ExpiryTimer: self._expire,
+            DeletedTopicsTimer: self._forget_topics,
+            LostTopicsTimer: self._forget_lost_topics,
+        }
 
     def on_loaded(self, now: Moment) -> Decision:
-        """Every offset has a group, even if the log does not mention it."""
+        """Every offset has a group, even if the log does not mention it. Topics may be gone that whoever led before had known."""
         orphans = [group_id for group_id in self.table.groups if group_id not in self._book.groups]
-        self._watch.vanished(self.table.topics)
+        timers = [self._next_expiry(now), *self._forget_vanished(now)]
+        if any(self.table.topics):
+            timers.append(TimerChange(LostTopicsTimer(), now.monotonic_ms))
         return Decision(
             changes=tuple(GroupChange(group_id, ClassicGroup(group_id=group_id)) for group_id in orphans),
-            timers=(self._next_expiry(now),),
+            timers=tuple(timers),
         )
 
     def on_topics_changed(self, now: Moment) -> Decision:
         """Offsets of topics that were deleted are forgotten in slices."""
-        vanished = self._watch.vanished(self.table.topics)
-        if not vanished:
-            return Decision()
-        timer = DeletedTopicsTimer(vanished, Place(tuple(self.table.groups)))
-        return Decision(timers=(TimerChange(timer, now.monotonic_ms),))
+        return Decision(timers=tuple(self._forget_vanished(now)))
 
     def end_transaction(self, producer_id: ProducerId, *, is_committed: bool, offset: Offset) -> None:
         """What a transaction committed becomes visible, or never was."""
@@ -160,11 +174,27 @@ class OffsetsArea:
         timer = TimerChange(ExpiryTimer(next_place), now.monotonic_ms)
         return Decision(records=records, timers=(timer,), may_be_cut=True)
 
+    def _forget_vanished(self, now: Moment) -> Iterator[TimerChange]:
+        """Topics that were here before, be it that it was while the partition was loaded."""
+        vanished = self._watch.vanished(self.table.topics)
+        if vanished:
+            timer = DeletedTopicsTimer(vanished, Place(tuple(self.table.groups)))
+            yield TimerChange(timer, now.monotonic_ms)
+
     def _forget_topics(self, key: TimerKey, now: Moment) -> Decision:
         timer = rung(key, DeletedTopicsTimer)
         judge = topics_judge(self.table, frozenset(timer.topics), self._book.topics)
         records, next_place = sweep(self.table, timer.place, judge)
         timers = () if next_place is None else (TimerChange(timer._replace(place=next_place), now.monotonic_ms),)
+        return Decision(records=records, timers=timers, may_be_cut=True)
+
+    def _forget_lost_topics(self, key: TimerKey, now: Moment) -> Decision:
+        timer = rung(key, LostTopicsTimer)
+        if not self._book.topics.is_whole:
+            return Decision(timers=(TimerChange(timer, now.monotonic_ms + _LOOK_AGAIN_MS),))
+        place = Place(tuple(self.table.groups)) if timer.place is None else timer.place
+        records, next_place = sweep(self.table, place, lost_judge(self.table, self._book.topics))
+        timers = () if next_place is None else (TimerChange(LostTopicsTimer(next_place), now.monotonic_ms),)
         return Decision(records=records, timers=timers, may_be_cut=True)
 
     def _next_expiry(self, now: Moment) -> TimerChange:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from tidelog.coordinator.group.book import Group, GroupBook, GroupKind, Topics
+from tidelog.coordinator.group.book import Group, GroupBook, GroupKind, Topics, TopicView
 from tidelog.coordinator.group.offsets.fetches import read_or_none
 from tidelog.coordinator.group.offsets.keys import tombstone, topic_of
 from tidelog.coordinator.group.offsets.sweep import IsGone, Judge
@@ -67,6 +67,32 @@ def topics_judge(table: OffsetTable, topics: frozenset[bytes], now: Topics) -> J
     def at_end(group_id: str, _: int) -> Iterable[CoordinatorRecord]:
         group = group_id.encode()
         return [tombstone(group, slot) for slot in table.only_pending(group_id) if topic_of(slot) in topics]
+
+    return Judge(lambda _: is_gone, at_end)
+
+
+def lost_judge(table: OffsetTable, now: Topics) -> Judge:
+    """Offsets of topics that are not there are gone, and those that are known to be of another topic of the same name. Groups stay.
+
+    Only for whoever knows all topics there were when the last of these offsets was committed elsewhere.
+    """
+    views: dict[bytes, TopicView | None] = {}
+
+    def view_of(topic: bytes) -> TopicView | None:
+        if topic not in views:
+            views[topic] = now.by_name(topic.decode())
+        return views[topic]
+
+    def is_gone(slot: bytes, value: bytes) -> bool:
+        view = view_of(topic_of(slot))
+        if view is None:
+            return True
+        committed = read_or_none(value)
+        return committed is not None and committed.topic_id not in (None, view.topic_id)
+
+    def at_end(group_id: str, _: int) -> Iterable[CoordinatorRecord]:
+        group = group_id.encode()
+        return [tombstone(group, slot) for slot in table.only_pending(group_id) if view_of(topic_of(slot)) is None]
 
     return Judge(lambda _: is_gone, at_end)
 
