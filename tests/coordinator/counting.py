@@ -127,6 +127,7 @@ class MemoryLog:
         self.end_offset = 0
         self.committed_offset = 0
         self.commits_at_once = False
+        self.batch_bytes_max = 1 << 30
         self.error: ErrorCode | None = None
         self.read_error: ErrorCode | None = None
 
@@ -140,7 +141,10 @@ class MemoryLog:
             builder = RecordBatchBuilder(**producer._asdict(), base_sequence=0, is_transactional=True)
         for key, value in records:
             builder.append(timestamp_ms=now_ms, key=key, value=value)
-        return self.put(builder.build())
+        batch = builder.build()
+        if len(batch) > self.batch_bytes_max:
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE)
+        return self.put(batch)
 
     def append_marker(self, end: TransactionEnd, *, now_ms: TimestampMs) -> Offset:
         if self.error is not None:

@@ -26,9 +26,9 @@ from tidelog.model import ApiError, ErrorCode, ProducerIdentity
 class Room:
     """A shard, its machine, its log, and a clock that stands still."""
 
-    def __init__(self, machine: CountingMachine | None = None, **limits: int) -> None:
+    def __init__(self, machine: CountingMachine | None = None, log: MemoryLog | None = None, **limits: int) -> None:
         self.machine = machine or CountingMachine()
-        self.log = MemoryLog()
+        self.log = log or MemoryLog()
         self.troubles: list[str] = []
         self.shard = Shard(self.machine, self.log, ShardLimits(**limits), self.on_trouble)
         self.tokens = 0
@@ -238,6 +238,33 @@ def test_what_may_be_cut_is_written_in_several_batches_if_it_is_too_much_for_one
     assert max(sizes) < BATCH_BYTES + 64 * 1024
     assert machine.count == 2_000
     assert [written.offset for _, written in machine.seen] == list(range(2_000))
+
+
+@pytest.mark.parametrize("bytes_max", [1_400, 5_000, 100_000, BATCH_BYTES])
+def test_what_may_be_cut_fits_into_the_messages_that_the_topic_allows(bytes_max: int) -> None:
+    machine = Sweeper()
+    machine.bells = {"a": 1.0}
+    room = Room(machine)
+    room.log.batch_bytes_max = bytes_max
+    room.ring(1)
+    assert (machine.count, room.shard.next_ms) == (2_000, None)
+    assert max(len(batch) for _, batch in room.log.batches) > bytes_max * 3 // 4, (
+        "and not into more of them than necessary"
+    )
+
+
+def test_what_could_only_be_written_in_part_is_decided_again() -> None:
+    class Filling(MemoryLog):
+        def put(self, batch: bytearray, *, count: int | None = None) -> int:
+            self.error = ErrorCode.NOT_ENOUGH_REPLICAS
+            return super().put(batch, count=count)
+
+    machine = Sweeper()
+    machine.bells = {"a": 1.0}
+    room = Room(machine, Filling())
+    room.ring(1)
+    assert 0 < machine.count < 2_000
+    assert room.shard.next_ms == 1 + RING_AGAIN_MS
 
 
 def test_a_machine_that_breaks_keeps_nobody_waiting() -> None:

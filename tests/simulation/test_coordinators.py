@@ -63,9 +63,11 @@ def until_found(cluster: SimulatedCluster, broker_id: BrokerId = 1) -> BrokerId:
     return found[0]
 
 
-def commit(cluster: SimulatedCluster, broker_id: BrokerId, offset: int, topic: str = "t") -> ErrorCode:
+def commit(
+    cluster: SimulatedCluster, broker_id: BrokerId, offset: int, topic: str = "t", group: str = GROUP
+) -> ErrorCode:
     request = OffsetCommitRequest(
-        group_id=GROUP,
+        group_id=group,
         member_id="",
         topics=(
             OffsetCommitRequestTopic(
@@ -79,12 +81,14 @@ def commit(cluster: SimulatedCluster, broker_id: BrokerId, offset: int, topic: s
     return ask(cluster, broker_id, request, version=9).topics[0].partitions[0].error_code
 
 
-def fetch(cluster: SimulatedCluster, broker_id: BrokerId, topic: str = "t") -> tuple[ErrorCode, int]:
+def fetch(
+    cluster: SimulatedCluster, broker_id: BrokerId, topic: str = "t", group: str = GROUP
+) -> tuple[ErrorCode, int]:
     asked = OffsetFetchRequestGroup(
-        group_id=GROUP, topics=(OffsetFetchRequestTopics(name=topic, partition_indexes=(0,)),)
+        group_id=group, topics=(OffsetFetchRequestTopics(name=topic, partition_indexes=(0,)),)
     )
-    (group,) = ask(cluster, broker_id, OffsetFetchRequest(groups=(asked,)), version=9).groups
-    return group.error_code, group.topics[0].partitions[0].committed_offset if group.topics else -2
+    (found,) = ask(cluster, broker_id, OffsetFetchRequest(groups=(asked,)), version=9).groups
+    return found.error_code, found.topics[0].partitions[0].committed_offset if found.topics else -2
 
 
 def until_committed(cluster: SimulatedCluster, offset: int) -> BrokerId:
@@ -300,3 +304,17 @@ def test_offsets_of_a_topic_that_is_deleted_while_nobody_coordinates_are_not_tho
         make_topic(cluster, (2, 3))
         cluster.world.run_for_ms(5_000)
         assert [fetch(cluster, 1, topic)[1] for topic in ("t", "u")] == [-1, 8]
+
+
+def test_offsets_are_forgotten_where_a_message_holds_but_a_few_of_them() -> None:
+    groups = [f"group-{number}" for number in range(100)]
+    with three_brokers() as cluster:
+        make_topic(cluster, (2, 3))
+        configs = {"cleanup.policy": "compact", "min.insync.replicas": "1", "max.message.bytes": "1000"}
+        make_topic(cluster, (1,), configs, name=GROUPS_TOPIC)
+        cluster.until(lambda: commit(cluster, 1, 7) is ErrorCode.NONE, "the group is coordinated")
+        assert [commit(cluster, 1, 7, group=group) for group in groups] == [ErrorCode.NONE] * len(groups)
+        delete_topic(cluster, "t")
+        cluster.world.run_for_ms(5_000)
+        make_topic(cluster, (2, 3))
+        assert {fetch(cluster, 1, group=group)[1] for group in groups} == {-1}

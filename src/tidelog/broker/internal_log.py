@@ -50,6 +50,12 @@ class LedLog:
             return NO_OFFSET
         return self.partition.high_watermark
 
+    @property
+    def batch_bytes_max(self) -> int:
+        """As the topic is set: a message may be no larger, and a segment has to hold it."""
+        config = self.partition.log.config
+        return min(config.max_message_bytes, config.segment_bytes)
+
     def append(
         self,
         records: Sequence[CoordinatorRecord],

@@ -37,6 +37,11 @@ class InternalLog(Protocol):
         """Below it nothing can be lost any more; -1 once the leadership is over, so that nobody is told anything after it."""
         ...
 
+    @property
+    def batch_bytes_max(self) -> int:
+        """How large a batch may be, with its header and as it is written."""
+        ...
+
     def append(
         self,
         records: Sequence[CoordinatorRecord],

@@ -38,7 +38,10 @@ from tidelog.model import (
 _NOBODY: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 BATCH_BYTES: Final = 512 * 1024
-"""Where a decision that may be cut is; a batch may not be larger than a message."""
+"""Where a decision that may be cut is, unless the log wants smaller batches."""
+
+_BATCH_OVERHEAD: Final = 256  # its header, and what compression may add to what cannot be compressed
+_RECORD_OVERHEAD: Final = 24  # lengths, deltas, attributes and the number of headers, as large as they get
 
 _TOO_LARGE: Final = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE}
@@ -231,7 +234,7 @@ class Shard:
     def _carry_out(self, decision: Decision, now: Moment) -> Sequence[Reply]:
         """Raises ApiError if it could not be written; nothing is told then, and nothing adopted."""
         if decision.records:
-            batches = _cut(decision.records) if decision.may_be_cut else (decision.records,)
+            batches = self._cut(decision.records) if decision.may_be_cut else (decision.records,)
             for batch in batches:
                 self._write(batch, decision.producer, now)
         for change in decision.changes:
@@ -248,6 +251,18 @@ class Shard:
         deadline_ms = now.monotonic_ms + self._limits.commit_timeout_ms
         self._unsettled.append(_Unsettled(self._end_offset, deadline_ms, decision.replies))
         return ()
+
+    def _cut(self, records: Sequence[CoordinatorRecord]) -> Iterator[Sequence[CoordinatorRecord]]:
+        """Batches of a bounded size, of one record at least."""
+        size_max = min(BATCH_BYTES, self._log.batch_bytes_max) * 63 // 64 - _BATCH_OVERHEAD
+        first = size = 0
+        for index, record in enumerate(records):
+            record_size = len(record.key) + len(record.value or b"") + _RECORD_OVERHEAD
+            if index > first and size + record_size > size_max:
+                yield records[first:index]
+                first, size = index, 0
+            size += record_size
+        yield records[first:]
 
     def _write(self, records: Sequence[CoordinatorRecord], producer: ProducerIdentity | None, now: Moment) -> None:
         offset = self._log.append(records, now_ms=now.wall_ms, producer=producer)
@@ -272,15 +287,3 @@ class Shard:
 
 def _tokens(answering: Decision | _Unsettled) -> list[Token]:
     return [reply.token for reply in answering.replies]
-
-
-def _cut(records: Sequence[CoordinatorRecord]) -> Iterator[Sequence[CoordinatorRecord]]:
-    """Batches of a bounded size, of one record at least."""
-    first = size = 0
-    for index, record in enumerate(records):
-        record_size = len(record.key) + len(record.value or b"")
-        if index > first and size + record_size > BATCH_BYTES:
-            yield records[first:index]
-            first, size = index, 0
-        size += record_size
-    yield records[first:]

@@ -20,7 +20,7 @@ from tidelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGrou
 
 TOMBSTONES_MAX: Final = 1_000
 TOMBSTONES_BYTES_MAX: Final = 256 * 1_024
-"""What one decision writes: some milliseconds of work, and a batch far below the size of the largest allowed."""
+"""What one decision writes: some milliseconds of work. The log says how much of it is one batch."""
 
 PATIENCE_MS: Final = 30_000
 """How long a slice that cannot be written is tried before the client is told to come again."""
@@ -65,7 +65,8 @@ class GroupDeletion:
         step = self._step(timer.remaining, timer.results)
         if not step.remaining:
             return _finished(timer.token, step)
-        return Decision(records=step.records, timers=(self._timer(timer.token, step.remaining, step.results, now),))
+        again = self._timer(timer.token, step.remaining, step.results, now)
+        return Decision(records=step.records, timers=(again,), may_be_cut=True)
 
     def _timer(
         self, token: Token, remaining: tuple[str, ...], results: tuple[DeletableGroupResult, ...], now: Moment
@@ -119,4 +120,5 @@ def _finished(token: Token, step: _Step) -> Decision:
         replies=(Reply(token, DeleteGroupsResponse(results=step.results)),),
         records=step.records,
         is_told_at_once=not step.records and all(result.error_code is not ErrorCode.NONE for result in step.results),
+        may_be_cut=True,
     )

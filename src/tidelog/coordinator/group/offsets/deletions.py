@@ -33,7 +33,7 @@ def decide_delete(book: GroupBook, table: OffsetTable, command: Command) -> Deci
     records: list[CoordinatorRecord] = []
     topics = tuple(_delete_topic(group, table, topic, records) for topic in request.topics)
     response = OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
-    return Decision(replies=(Reply(command.token, response),), records=tuple(records))
+    return Decision(replies=(Reply(command.token, response),), records=tuple(records), may_be_cut=True)
 
 
 def _refused(command: Command, code: ErrorCode) -> Decision:
