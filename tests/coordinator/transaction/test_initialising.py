@@ -241,6 +241,14 @@ def test_an_id_has_a_name(name: str | None) -> None:
     assert Room().init(name=name).error_code is ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize("letter", ["i", "ä"])
+def test_an_id_fits_into_the_key_of_a_record(letter: str) -> None:
+    room, size = Room(), len(letter.encode())
+    assert room.init(name=letter * (32_767 // size + 1)).error_code is ErrorCode.INVALID_REQUEST
+    assert not room.driver.log
+    assert room.init(name=letter * (32_767 // size)).error_code is ErrorCode.NONE
+
+
 @pytest.mark.parametrize("pair", [(-1, 3), (1_000, -1)])
 def test_half_a_pair_is_none(pair: tuple[int, int]) -> None:
     assert Room().init(ProducerIdentity(*pair)).error_code is ErrorCode.INVALID_REQUEST

@@ -25,6 +25,7 @@ from tidelog.model import (
     TimestampMs,
 )
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
+from tidelog.wire.primitives import CLASSIC_STRING_BYTES_MAX
 
 _NOBODY = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
@@ -63,7 +64,10 @@ class Initialiser:
     def check(self, request: InitProducerIdRequest) -> None:
         """Whether a request makes sense, whatever the state."""
         settings = self._settings()
-        if not request.transactional_id or (request.keep_prepared_txn and not request.enable2_pc):
+        transactional_id = request.transactional_id or ""
+        if not transactional_id or (request.keep_prepared_txn and not request.enable2_pc):
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        if len(transactional_id.encode()) > CLASSIC_STRING_BYTES_MAX:  # No key of a record could hold it.
             raise ApiError(ErrorCode.INVALID_REQUEST)
         if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
             raise ApiError(ErrorCode.INVALID_REQUEST)
