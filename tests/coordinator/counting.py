@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.coordinator import (
@@ -103,8 +103,9 @@ class CountingMachine:
         assert isinstance(change, Waiting)
         self.waiting[change.token] = change.until
 
-    def on_loaded(self, now: Moment) -> Decision:
-        return Decision(timers=tuple(TimerChange(Bell(name), at_ms) for name, at_ms in self.bells.items()))
+    def on_loaded(self, now: Moment) -> Iterator[Decision]:
+        for name, at_ms in self.bells.items():
+            yield Decision(timers=(TimerChange(Bell(name), at_ms),))
 
     def on_topics_changed(self, now: Moment) -> Decision:
         self.topics_told += 1

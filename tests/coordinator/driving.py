@@ -38,7 +38,7 @@ class Driver:
         self.errands: list[object] = []  # to be done elsewhere
         self.append_error: ErrorCode | None = None
         self.machine = make()
-        self._carry_out(self.machine.on_loaded(self.now))
+        self._take_over()
 
     @property
     def now(self) -> Moment:
@@ -98,7 +98,11 @@ class Driver:
         self.machine = self._make()
         for offset, record in enumerate(self.log):
             self.machine.replay(record, Written(offset))
-        self._carry_out(self.machine.on_loaded(self.now))
+        self._take_over()
+
+    def _take_over(self) -> None:
+        for decision in self.machine.on_loaded(self.now):
+            self._carry_out(decision)
 
     def _carry_out(self, decision: Decision) -> bool:
         if decision.records and self.append_error is not None:

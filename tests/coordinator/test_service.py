@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 
-from tests.coordinator.counting import CLIENT, Count, Counted, CountingMachine, MemoryLog, add, batch_of
+from tests.coordinator.counting import CLIENT, Bell, Count, Counted, CountingMachine, MemoryLog, add, batch_of
 from tests.simulation.story import passed
-from tidelog.coordinator import CoordinatorRecord, Decision, Moment, Written
+from tidelog.coordinator import CoordinatorRecord, Decision, Moment, TimerChange, Written
 from tidelog.coordinator.internal_log import TransactionEnd
 from tidelog.coordinator.service import CoordinatorService
 from tidelog.coordinator.shard import ShardLimits
@@ -269,7 +269,7 @@ def test_a_partition_whose_last_records_were_compacted_away_is_loaded() -> None:
 
 def test_a_small_partition_does_not_wait_for_a_large_one() -> None:
     class Noting(CountingMachine):
-        def on_loaded(self, now: Moment) -> Decision:
+        def on_loaded(self, now: Moment) -> Iterator[Decision]:
             counts.append(self.count)
             return super().on_loaded(now)
 
@@ -315,6 +315,54 @@ def test_every_loaded_machine_hears_of_topics() -> None:
     Room().tell(story)
 
 
+def test_topics_that_change_while_a_partition_is_loaded_are_told_when_it_is() -> None:
+    class Slow(CountingMachine):
+        def on_loaded(self, now: Moment) -> Iterator[Decision]:
+            room.service.on_topics_changed()
+            yield from super().on_loaded(now)
+
+    async def story(room: Room) -> None:
+        room.service.lead(0, 1, log_of(5))
+        room.service.lead(1, 1, log_of(7))
+        await room.loaded(1)
+        await passed(0.1)
+        assert [room.ask(Count(), index) for index in range(2)] == [Counted(count=105), Counted(count=107)]
+
+    room = Room(Slow)
+    room.tell(story)
+
+
+def test_nobody_is_served_before_a_machine_has_taken_over() -> None:
+    class Watched(CountingMachine):
+        def on_loaded(self, now: Moment) -> Iterator[Decision]:
+            answers.append(room.ask(Count()))
+            yield from super().on_loaded(now)
+
+    async def story(room: Room) -> None:
+        room.service.lead(0, 1, log_of(5))
+        await room.loaded(0)
+        answers.append(room.ask(Count()))
+
+    answers: list[Response | Awaitable[Response]] = []
+    room = Room(Watched)
+    room.tell(story)
+    assert answers == [LOADING, Counted(count=5)]
+
+
+def test_a_machine_that_breaks_while_it_takes_over_serves_nevertheless() -> None:
+    class Breaking(CountingMachine):
+        def on_loaded(self, now: Moment) -> Iterator[Decision]:
+            yield Decision()
+            raise RuntimeError("broken")
+
+    async def story(room: Room) -> None:
+        room.service.lead(0, 1, log_of(5))
+        await room.loaded(0)
+        assert room.ask(Count()) == Counted(count=5)
+
+    Room(Breaking).tell(story)
+
+
 def test_a_machine_that_cannot_bear_a_record_takes_no_other_partition_along() -> None:
     class Fragile(CountingMachine):
         def replay(self, record: CoordinatorRecord, written: Written) -> None:
@@ -353,15 +401,24 @@ class SlowClock:
         self.turn_began_ms = self.now_ms
 
 
-def test_loading_never_holds_the_loop_for_long() -> None:
+@pytest.mark.parametrize("part", ["replaying", "taking over", "setting timers"])
+def test_loading_never_holds_the_loop_for_long(part: str) -> None:
     class Working(CountingMachine):
         def replay(self, record: CoordinatorRecord, written: Written) -> None:
             clock.now_ms += 0.003  # What a record takes.
 
+        def on_loaded(self, now: Moment) -> Iterator[Decision]:
+            for number in range(1_000 if part == "taking over" else 0):
+                clock.now_ms += 0.04  # What a group takes.
+                yield Decision(timers=(TimerChange(Bell(str(number)), 1e9),))
+            if part == "setting timers":
+                yield Decision(timers=tuple(TimerChange(Bell(str(number)), 1e9) for number in range(100_000)))
+
     clock = SlowClock()
     log = MemoryLog()
-    for _ in range(3):
-        log.put(batch_of(*[b"1"] * 5_000))
+    if part == "replaying":
+        for _ in range(3):
+            log.put(batch_of(*[b"1"] * 5_000))
 
     async def story() -> None:
         service = CoordinatorService("__counts", Working, clock, ShardLimits())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from itertools import pairwise
 
 import pytest
 
@@ -32,7 +32,7 @@ class Room:
         self.troubles: list[str] = []
         self.shard = Shard(self.machine, self.log, ShardLimits(**limits), self.on_trouble)
         self.tokens = 0
-        self.shard.on_loaded(self.at(0))
+        list(self.shard.on_loaded(lambda: self.at(0)))
 
     def on_trouble(self, what: object, error: Exception) -> None:
         assert what == Bell("a")
@@ -146,6 +146,17 @@ def test_a_timer_rings_when_it_is_due() -> None:
     assert (machine.count, room.shard.next_ms) == (1, 200)
 
 
+def test_timers_of_a_new_leadership_run_from_when_all_of_them_are_set() -> None:
+    clock, machine, log = itertools.count(5_000, 1_000), CountingMachine(), MemoryLog()
+    machine.bells = {"a": 5_100.0, "b": 6_000.0}
+    shard = Shard(machine, log, ShardLimits())
+    list(shard.on_loaded(lambda: Moment(0, float(next(clock)))))
+    assert shard.next_ms == 6_100
+    for at_ms, count in ((6_099, 0), (6_100, 1), (6_999, 1), (7_000, 2)):
+        list(shard.ring(Moment(0, at_ms)))
+        assert machine.count == count
+
+
 def test_a_timer_rings_again_if_what_it_decided_could_not_be_written() -> None:
     machine = CountingMachine()
     machine.bells = {"a": 100.0}
@@ -218,7 +229,7 @@ def test_what_is_larger_than_a_message_is_refused_as_a_whole_and_tried_less_and_
         assert room.shard.next_ms is not None
         rung.append(room.shard.next_ms)
         room.ring(rung[-1])
-    pauses = [after - before for before, after in pairwise(rung)]
+    pauses = [after - before for before, after in itertools.pairwise(rung)]
     assert pauses[:4] == [RING_AGAIN_MS, 2 * RING_AGAIN_MS, 4 * RING_AGAIN_MS, 8 * RING_AGAIN_MS]
     assert set(pauses[8:]) == {RING_AGAIN_MAX_MS}
     assert room.troubles == ["MESSAGE_TOO_LARGE"] * len(rung)

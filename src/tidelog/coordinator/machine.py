@@ -12,7 +12,7 @@ fit into the log will not fit half a second later either, so that is tried less 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -146,8 +146,11 @@ class Machine(Protocol):
         """Take over a change in memory that an own decision asked for."""
         ...
 
-    def on_loaded(self, now: Moment) -> Decision:
-        """The partition was replayed to its end, and from now on requests come: set the timers that run from here."""
+    def on_loaded(self, now: Moment) -> Iterator[Decision]:
+        """The partition was replayed to its end: set the timers that run from here, in pieces of less than a millisecond each.
+
+        A piece is carried out before the next is asked for. Requests come when all of them are, and the timers run from then.
+        """
         ...
 
     def on_topics_changed(self, now: Moment) -> Decision:

@@ -47,6 +47,7 @@ class _Led:
     leader_epoch: LeaderEpoch
     log: InternalLog
     shard: Shard | None = None
+    has_missed_topics: bool = False  # They changed while it was loaded.
     is_settling: bool = False
     alarm: asyncio.TimerHandle | None = None
     alarm_ms: float = 0.0
@@ -194,7 +195,18 @@ class CoordinatorService:
             if loading.next_offset == before:
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"no batch at offset {before}")
             yield
-        shard = led.shard = Shard(machine, led.log, self._limits, partial(self._on_trouble, led))
+        shard = Shard(machine, led.log, self._limits, partial(self._on_trouble, led))
+        try:
+            yield from self._in_slices(shard.on_loaded(self._now))
+        except ApiError:
+            raise
+        except Exception:
+            led.shard = (
+                shard  # A bug, which is told; but who has it is better served without some timers than not at all.
+            )
+            self._arm(led)
+            raise
+        led.shard = shard
         known = fields(
             topic=self._topic,
             partition=led.index,
@@ -205,7 +217,18 @@ class CoordinatorService:
         )
         is_worth_a_line = loading.record_count or loading.passed_over
         logger.log(logging.INFO if is_worth_a_line else logging.DEBUG, "coordinator loaded", extra=known)
-        self._after(led, shard.on_loaded(self._now()))
+        self._after(led, ())
+        if led.has_missed_topics and not any(each is led for each in self._to_tell):
+            self._to_tell.append(led)
+            if len(self._to_tell) == 1:
+                asyncio.get_running_loop().call_soon(self._tell_next)
+
+    def _in_slices(self, work: Iterator[None]) -> Iterator[None]:
+        slice_end_ms = self._clock.monotonic_ms() + _SLICE_MS
+        for _ in work:
+            if self._clock.monotonic_ms() >= slice_end_ms:
+                yield
+                slice_end_ms = self._clock.monotonic_ms() + _SLICE_MS
 
     # Requests.
 
@@ -293,6 +316,7 @@ class CoordinatorService:
         led = self._to_tell.pop()
         if self._to_tell:
             asyncio.get_running_loop().call_soon(self._tell_next)
+        led.has_missed_topics = led.shard is None
         if led.shard is not None and self._led.get(led.index) is led:
             try:
                 self._after(led, led.shard.on_topics_changed(self._now()))

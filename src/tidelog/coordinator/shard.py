@@ -22,6 +22,7 @@ from tidelog.coordinator.machine import (
     Machine,
     Moment,
     Reply,
+    TimerChange,
     Token,
     Written,
 )
@@ -43,6 +44,9 @@ BATCH_BYTES: Final = 512 * 1024
 _BATCH_OVERHEAD: Final = 256  # its header, and what compression may add to what cannot be compressed
 _RECORD_OVERHEAD: Final = 24  # lengths, deltas, attributes and the number of headers, as large as they get
 
+_TIMERS_STEP: Final = 200
+"""Timers of a new leadership between two looks at the clock."""
+
 _TOO_LARGE: Final = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE}
 )
@@ -59,7 +63,6 @@ class ShardLimits:
 class _Again(enum.Enum):
     """What is tried again, besides timers of the machine."""
 
-    LOADED = enum.auto()
     TOPICS_CHANGED = enum.auto()
 
 
@@ -141,9 +144,23 @@ class Shard:
         """Whoever sent this command is gone."""
         self._parked.pop(token, None)
 
-    def on_loaded(self, now: Moment) -> Sequence[Reply]:
-        """Serve from now on."""
-        return self._try(_Again.LOADED, now)
+    def on_loaded(self, clock: Callable[[], Moment]) -> Iterator[None]:
+        """Do what has to be done before anybody is served; yields often, so that the caller can stop in between. Raises ApiError.
+
+        However long it takes: timers run from its end, or members would lose the time in which they were told that they have to wait.
+        """
+        begun = clock()
+        timers: list[TimerChange] = []
+        for decision in self._machine.on_loaded(begun):
+            self._adopt(decision, begun)
+            timers += decision.timers
+            yield
+        late_ms = 0.0
+        for count, (key, at_ms) in enumerate(timers):
+            if count % _TIMERS_STEP == 0:
+                yield
+                late_ms = clock().monotonic_ms - begun.monotonic_ms
+            self._timers.set(key, None if at_ms is None else at_ms + late_ms)
 
     def on_topics_changed(self, now: Moment) -> Sequence[Reply]:
         """Let the machine look at the topics."""
@@ -207,12 +224,8 @@ class Shard:
             raise
 
     def _let(self, what: object, now: Moment) -> Sequence[Reply]:
-        if what is _Again.LOADED:
-            decision = self._machine.on_loaded(now)
-        elif what is _Again.TOPICS_CHANGED:
-            decision = self._machine.on_topics_changed(now)
-        else:
-            decision = self._machine.on_timer(what, now)
+        machine = self._machine
+        decision = machine.on_topics_changed(now) if what is _Again.TOPICS_CHANGED else machine.on_timer(what, now)
         try:
             replies = self._carry_out(decision, now)
         except ApiError as error:
@@ -233,17 +246,11 @@ class Shard:
 
     def _carry_out(self, decision: Decision, now: Moment) -> Sequence[Reply]:
         """Raises ApiError if it could not be written; nothing is told then, and nothing adopted."""
-        if decision.records:
-            batches = self._cut(decision.records) if decision.may_be_cut else (decision.records,)
-            for batch in batches:
-                self._write(batch, decision.producer, now)
-        for change in decision.changes:
-            self._machine.adopt(change)
+        self._adopt(decision, now)
         for key, at_ms in decision.timers:
             self._timers.set(key, at_ms)
             if self._failures:
                 self._failures.pop(key, None)
-        self._errands.extend(_Errand(self._end_offset, what) for what in decision.errands)
         if not decision.replies:
             return ()
         if decision.is_told_at_once or self._end_offset <= self._log.committed_offset:
@@ -251,6 +258,16 @@ class Shard:
         deadline_ms = now.monotonic_ms + self._limits.commit_timeout_ms
         self._unsettled.append(_Unsettled(self._end_offset, deadline_ms, decision.replies))
         return ()
+
+    def _adopt(self, decision: Decision, now: Moment) -> None:
+        """Raises ApiError if it could not be written."""
+        if decision.records:
+            batches = self._cut(decision.records) if decision.may_be_cut else (decision.records,)
+            for batch in batches:
+                self._write(batch, decision.producer, now)
+        for change in decision.changes:
+            self._machine.adopt(change)
+        self._errands.extend(_Errand(self._end_offset, what) for what in decision.errands)
 
     def _cut(self, records: Sequence[CoordinatorRecord]) -> Iterator[Sequence[CoordinatorRecord]]:
         """Batches of a bounded size, of one record at least."""

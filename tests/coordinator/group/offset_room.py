@@ -108,7 +108,7 @@ class LogDriver(Driver):
         self.machine = self._make()
         self._replay(offsets)
         self.before_loaded()
-        self._carry_out(self.machine.on_loaded(self.now))
+        self._take_over()
 
     def _replay(self, offsets: Iterable[int]) -> None:
         for offset in offsets:

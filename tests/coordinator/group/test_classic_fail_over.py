@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.coordinator.group.classic_room import DELAY_MS, SESSION_MS, Room
+from tidelog.coordinator.group.classic import ClassicGroup
 from tidelog.model import ErrorCode
 
 
@@ -28,6 +31,22 @@ def test_sessions_begin_again_when_the_partition_was_read() -> None:
     assert room.beat(alive) is ErrorCode.NONE
     room.wait_ms(1)
     assert {*room.group.members.by_id} == {alive}
+
+
+def test_groups_are_taken_over_one_by_one_and_those_without_members_in_passing() -> None:
+    room = Room()
+    room.stable(2)
+    (group,) = room.book.groups.values()
+    assert isinstance(group, ClassicGroup)
+    for number in range(5_000):
+        name = f"empty-{number}"
+        room.book.groups[name] = ClassicGroup(group_id=name)
+        if number % 1_000 == 0:
+            room.book.groups[f"full-{number}"] = replace(group, group_id=f"full-{number}")
+    decisions = list(room.driver.machine.on_loaded(room.driver.now))
+    sessions = [decision.timers for decision in decisions if decision.timers]
+    assert [len(timers) for timers in sessions] == [2] * 6
+    assert len(decisions) < 20
 
 
 def test_a_group_that_was_never_written_begins_again() -> None:

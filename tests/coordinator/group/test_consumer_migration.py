@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -178,8 +179,8 @@ class OneTimer:
     def __init__(self, machine: Machine, key: TimerKey) -> None:
         self.machine, self.key = machine, key
 
-    def on_loaded(self, now: Moment) -> Decision:
-        return Decision(timers=(TimerChange(self.key, now.monotonic_ms),))
+    def on_loaded(self, now: Moment) -> Iterator[Decision]:
+        yield Decision(timers=(TimerChange(self.key, now.monotonic_ms),))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.machine, name)
@@ -198,7 +199,7 @@ def test_a_large_group_that_becomes_a_classic_one_is_known_whenever_its_coordina
             one.follow()
     before, log = list(room.driver.log), MemoryLog()
     shard = Shard(cast("Machine", OneTimer(room.machine, SessionTimer(GROUP, "new"))), log, ShardLimits())
-    shard.on_loaded(room.driver.now)
+    list(shard.on_loaded(lambda: room.driver.now))
     list(shard.ring(room.driver.now))
     assert log.end_offset > 10, "the reader was the last of its kind"
     for count in range(len(log.batches) + 1):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Protocol, TypeAlias
 
 from tidelog.coordinator.machine import Command, CoordinatorRecord, Decision, Moment, TimerKey, Written
 from tidelog.model import ErrorCode, Offset, ProducerId
@@ -13,6 +13,9 @@ Decider: TypeAlias = Callable[[Command, Moment], Decision]
 Replayer: TypeAlias = Callable[[CoordinatorRecord, Written], None]
 OnTimer: TypeAlias = Callable[[TimerKey, Moment], Decision]
 Refuser: TypeAlias = Callable[[Command, ErrorCode], Response]
+
+LOOKS_AT_ONCE: Final = 1_000
+"""Groups without anything to do that are passed over in one piece of `on_loaded`."""
 
 
 class Area(Protocol):
@@ -38,7 +41,7 @@ class Area(Protocol):
         """Whose timer it is, by the type of its key."""
         ...
 
-    def on_loaded(self, now: Moment) -> Decision:
+    def on_loaded(self, now: Moment) -> Iterator[Decision]:
         """As for the machine."""
         ...
 

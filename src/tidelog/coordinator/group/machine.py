@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tidelog.coordinator.group.area import Area
@@ -61,9 +61,10 @@ class GroupMachine:
         if isinstance(change, GroupChange):
             self._book.put(change)
 
-    def on_loaded(self, now: Moment) -> Decision:
+    def on_loaded(self, now: Moment) -> Iterator[Decision]:
         """What all areas want."""
-        return _together([area.on_loaded(now) for area in self._areas])
+        for area in self._areas:
+            yield from area.on_loaded(now)
 
     def on_topics_changed(self, now: Moment) -> Decision:
         """What all areas want."""

@@ -6,7 +6,8 @@ its partitions by an errand, and until all of them know it nothing else happens 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from tidelog.coordinator.group.asked import asked
 from tidelog.coordinator.machine import (
@@ -61,6 +62,9 @@ from tidelog.wire.messages.describe_transactions import DescribeTransactionsRequ
 from tidelog.wire.messages.end_txn import EndTxnRequest
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
 from tidelog.wire.messages.list_transactions import ListTransactionsRequest
+
+_TAKEN_OVER_AT_ONCE: Final = 100
+"""Transactions in one piece of `on_loaded`."""
 
 
 class TransactionMachine:
@@ -131,18 +135,18 @@ class TransactionMachine:
             else:
                 self._listings[change.token] = change.listing
 
-    def on_loaded(self, now: Moment) -> Decision:
+    def on_loaded(self, now: Moment) -> Iterator[Decision]:
         """What was decided is told to all partitions once more, and what is open is given its time."""
         settings = self._settings()
-        states = self._book.open_states()
-        ongoing = [state for state in states if state.status is TransactionStatus.ONGOING]
-        return Decision(
-            timers=(
-                TimerChange(ExpiryTimer(), now.monotonic_ms + settings.expiry_check_ms),
-                *(found(state, settings, now) for state in ongoing),
-            ),
-            errands=tuple(_markers(state) for state in states if state.status.is_decided),
-        )
+        yield Decision(timers=(TimerChange(ExpiryTimer(), now.monotonic_ms + settings.expiry_check_ms),))
+        all_states = self._book.open_states()
+        for first in range(0, len(all_states), _TAKEN_OVER_AT_ONCE):
+            states = all_states[first : first + _TAKEN_OVER_AT_ONCE]
+            ongoing = [state for state in states if state.status is TransactionStatus.ONGOING]
+            yield Decision(
+                timers=tuple(found(state, settings, now) for state in ongoing),
+                errands=tuple(_markers(state) for state in states if state.status.is_decided),
+            )
 
     def on_topics_changed(self, now: Moment) -> Decision:
         """Nothing to do: whoever sends markers finds out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidelog.coordinator.group.administration.deletion import DeletionTimer, GroupDeletion
@@ -57,10 +57,10 @@ class AdminArea:
         """The slices of large deletions."""
         return {DeletionTimer: self._go_on}
 
-    def on_loaded(self, now: Moment) -> Decision:
+    def on_loaded(self, now: Moment) -> Iterator[Decision]:
         """Nothing to do."""
         del now
-        return NO_DECISION
+        return iter(())
 
     def on_topics_changed(self, now: Moment) -> Decision:
         """Nothing to do."""

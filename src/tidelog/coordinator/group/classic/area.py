@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from tidelog.coordinator.group.area import Decider, OnTimer, Refuser, Replayer
+from tidelog.coordinator.group.area import LOOKS_AT_ONCE, Decider, OnTimer, Refuser, Replayer
 from tidelog.coordinator.group.book import GroupBook
 from tidelog.coordinator.group.classic.group import ClassicGroup, ClassicState
 from tidelog.coordinator.group.classic.joining import Join, check_join
@@ -86,17 +86,13 @@ class ClassicArea:
         """Sessions and the two halves of a rebalance."""
         return {SessionTimer: self._on_session_timer, JoinTimer: self._on_join_timer, SyncTimer: self._on_sync_timer}
 
-    def on_loaded(self, now: Moment) -> Decision:
+    def on_loaded(self, now: Moment) -> Iterator[Decision]:
         """All members have their whole session to say that they are there. Some groups have to settle again."""
-        decisions = [
-            self.take_over(group, now) for group in self._book.groups.values() if isinstance(group, ClassicGroup)
-        ]
-        return Decision(
-            replies=tuple(reply for decision in decisions for reply in decision.replies),
-            records=tuple(record for decision in decisions for record in decision.records),
-            changes=tuple(change for decision in decisions for change in decision.changes),
-            timers=tuple(timer for decision in decisions for timer in decision.timers),
-        )
+        for count, group in enumerate(list(self._book.groups.values())):
+            if isinstance(group, ClassicGroup) and group.members:
+                yield self.take_over(group, now)
+            elif count % LOOKS_AT_ONCE == 0:
+                yield NO_DECISION
 
     def on_topics_changed(self, now: Moment) -> Decision:
         """The leaders of classic groups look after topics themselves."""

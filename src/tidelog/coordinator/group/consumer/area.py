@@ -5,10 +5,10 @@ The same requests that classic groups get are decided here for groups that have 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidelog.coordinator.group.area import Decider, OnTimer, Refuser, Replayer
+from tidelog.coordinator.group.area import LOOKS_AT_ONCE, Decider, OnTimer, Refuser, Replayer
 from tidelog.coordinator.group.asked import asked, rung
 from tidelog.coordinator.group.book import GroupBook
 from tidelog.coordinator.group.classic.group import ClassicGroup
@@ -83,18 +83,22 @@ class ConsumerArea:
         """Whatever a member has not done in time, it is removed."""
         return dict.fromkeys(TIMERS, self._on_timer)
 
-    def on_loaded(self, now: Moment) -> Decision:
+    def on_loaded(self, now: Moment) -> Iterator[Decision]:
         """All members have their whole session, and their whole time to give something up."""
-        timers: dict[object, float | None] = {}
-        for group in self._groups():
-            group.seen = Seen()
-            turn = Turn(group, self._around, now)
-            for member in group.members.values():
-                turn.restart_session(member)
-                if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
-                    turn.time_revocation(member, is_revoking=member.epoch != LEAVES_FOR_A_WHILE)
-            timers |= turn.timers
-        return Decision(timers=tuple(TimerChange(key, at_ms) for key, at_ms in timers.items()))
+        for count, group in enumerate(list(self._book.groups.values())):
+            if isinstance(group, ConsumerGroup):
+                yield self._take_over(group, now)
+            elif count % LOOKS_AT_ONCE == 0:
+                yield NO_DECISION
+
+    def _take_over(self, group: ConsumerGroup, now: Moment) -> Decision:
+        group.seen = Seen()
+        turn = Turn(group, self._around, now)
+        for member in group.members.values():
+            turn.restart_session(member)
+            if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+                turn.time_revocation(member, is_revoking=member.epoch != LEAVES_FOR_A_WHILE)
+        return Decision(timers=tuple(TimerChange(key, at_ms) for key, at_ms in turn.timers.items()))
 
     def on_topics_changed(self, now: Moment) -> Decision:
         """Groups that this concerns get another epoch; what follows for whom is computed when the first of them gives a sign of life."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from tidelog.coordinator.group.area import Decider, OnTimer, Refuser, Replayer
+from tidelog.coordinator.group.area import LOOKS_AT_ONCE, Decider, OnTimer, Refuser, Replayer
 from tidelog.coordinator.group.asked import asked, rung
 from tidelog.coordinator.group.book import Group, GroupBook, GroupChange
 from tidelog.coordinator.group.classic.group import ClassicGroup
@@ -111,16 +111,17 @@ class OffsetsArea:
             LostTopicsTimer: self._forget_lost_topics,
         }
 
-    def on_loaded(self, now: Moment) -> Decision:
+    def on_loaded(self, now: Moment) -> Iterator[Decision]:
         """Every offset has a group, even if the log does not mention it. Topics may be gone that whoever led before had known."""
-        orphans = [group_id for group_id in self.table.groups if group_id not in self._book.groups]
+        group_ids = list(self.table.groups)
+        for first in range(0, len(group_ids), LOOKS_AT_ONCE):
+            some = group_ids[first : first + LOOKS_AT_ONCE]
+            orphans = [group_id for group_id in some if group_id not in self._book.groups]
+            yield Decision(changes=tuple(GroupChange(name, ClassicGroup(group_id=name)) for name in orphans))
         timers = [self._next_expiry(now), *self._forget_vanished(now)]
         if any(self.table.topics):
             timers.append(TimerChange(LostTopicsTimer(), now.monotonic_ms))
-        return Decision(
-            changes=tuple(GroupChange(group_id, ClassicGroup(group_id=group_id)) for group_id in orphans),
-            timers=tuple(timers),
-        )
+        yield Decision(timers=tuple(timers))
 
     def on_topics_changed(self, now: Moment) -> Decision:
         """Offsets of topics that were deleted are forgotten in slices."""
