@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tidelog.model import Offset, TopicPartition
+from tidelog.model import Offset, TopicId, TopicPartition
 from tidelog.pipeline.source.bearings import Bearings
 from tidelog.pipeline.source.contact import Contact
 from tidelog.pipeline.source.options import SourceOptions
@@ -45,6 +45,10 @@ class Rig:
     def partitions(self) -> list[TopicPartition]:
         return self.contact.run(self.survey.partitions())
 
+    def survey_topic_id(self) -> TopicId | None:
+        self.partitions()
+        return self.survey.topic_ids.get(self.topic)
+
     def starting(self) -> dict[int, Offset]:
         found = self.contact.run(Bearings(self.survey, self.options).starting(self.partitions()))
         return {key.index: offset for key, offset in found.items()}
@@ -64,10 +68,14 @@ class Rig:
 
     def read(self, *ranges: tuple[int, Offset, Offset]) -> list[Read]:
         """What a task of these ranges hands out, partition by partition."""
+        return self.read_task(self.task(*ranges))
+
+    def read_task(self, task: TaskRanges) -> list[Read]:
+        """What a task hands out, partition by partition."""
         columns = ("partition", "offset", "value")
         rows = [
             Read(*row)
-            for batch in read_ranges(self.contact, self.task(*ranges), columns, self.options)
+            for batch in read_ranges(self.contact, task, columns, self.options)
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
         ]
         return sorted(rows, key=lambda row: row.partition)  # stable: the order within a partition is the task's

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.model import TopicPartition
 from tidelog.pipeline.source.offsets import (
+    Whose,
     count_between,
     limited,
+    made_anew,
     positions_in,
     start_of,
+    topic_ids_in,
     written,
     written_end,
     written_initial,
 )
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+ONE, OTHER = (Whose(cluster_id="c", topic_ids={"a": UUID(int=number), "b": UUID(int=9)}) for number in (1, 2))
 
 
 def from_checkpoint(offset: dict[str, object]) -> dict[str, object]:
@@ -61,6 +66,43 @@ def test_a_micro_batch_without_data_after_the_first_reads_nothing_again() -> Non
 def test_later_ends_are_positions_alone() -> None:
     first_end = from_checkpoint(written_end(written_initial({A: 5}), {A: 9}, {A: 5}))
     assert written_end(first_end, {A: 12}, {A: 9}) == {"a": {"0": 12}}
+
+
+def test_ids_go_with_positions_about_their_topics_alone() -> None:
+    end = from_checkpoint(written_end(written({A: 1}), {A: 5}, {A: 1}, ONE))
+    assert json.dumps(end) == '{"a": {"0": 5}, "@topics": {"a": "AAAAAAAAAAAAAAAAAAAAAQ"}, "@cluster": "c"}'
+    assert positions_in(end) == {A: 5}
+    assert topic_ids_in(end) == {"a": UUID(int=1)}
+
+
+def test_a_topic_made_anew_is_read_from_its_beginning_however_long_it_is() -> None:
+    start = from_checkpoint(written_end(written({}), {A: 5, B: 5}, {}, ONE))
+    end = written_end(start, {A: 9, B: 9}, {B: 5}, OTHER)
+    assert made_anew(start, end) == {"a"}
+    assert start_of(start, end) == {B: 5}
+
+
+def test_a_topic_made_anew_of_the_same_length_is_news() -> None:
+    start = from_checkpoint(written_end(written({}), {A: 5}, {}, ONE))
+    end = written_end(start, {A: 5}, {}, OTHER)
+    assert end != start
+    assert start_of(start, end) == {}
+
+
+def test_topics_of_another_cluster_are_others() -> None:
+    start = from_checkpoint(written_end(written({}), {A: 5}, {}, ONE))
+    assert made_anew(start, written_end(start, {A: 5}, {}, Whose(cluster_id="d"))) == {"a"}
+
+
+def test_a_checkpoint_without_ids_goes_on_and_is_not_written_anew_for_their_sake() -> None:
+    start = from_checkpoint({**written({A: 5})})
+    assert written_end(start, {A: 5}, {A: 5}, ONE) == start
+    assert start_of(start, written_end(start, {A: 9}, {A: 5}, ONE)) == {A: 5}
+
+
+def test_the_first_micro_batch_begins_where_it_began_though_its_topic_was_made_anew_since() -> None:
+    end = from_checkpoint(written_end(written_initial({A: 5}, ONE), {A: 9}, {A: 5}, ONE))
+    assert start_of(written_initial({A: 50}, OTHER), end) == {A: 5}
 
 
 def test_each_partition_gets_its_share() -> None:

@@ -14,7 +14,10 @@ from tests.pipeline.source.conftest import MakeRig
 from tests.pipeline.source.rig import Read
 from tests.tiers import rest_proven
 from tidelog.client import TopicMetadata
+from tidelog.model import TopicPartition
 from tidelog.pipeline.source.errors import DataLost, ReadStuck
+from tidelog.pipeline.source.planning import Range, TaskRanges
+from tidelog.pipeline.source.ranges_left import RangeLeft
 from tidelog.pipeline.source.raw_reader import AHEAD_BYTES_MAX
 from tidelog.pipeline.source.reading import Download, read_ranges
 
@@ -171,10 +174,68 @@ def test_records_that_do_not_come_are_not_waited_for_without_end(hand: Hand, top
     hand.create(topic, 1)
     hand.send(topic, numbered(10))
     query = rig(kafkaConsumer__pollTimeoutMs="2000")
-    with pytest.raises(ReadStuck) as caught:
-        query.read((0, 0, 12))
+    with hand.open_transaction(topic, numbered(2), transactional_id=topic) as undecided:
+        with pytest.raises(ReadStuck) as caught:
+            query.read((0, 0, 12))
+        undecided.commit()
     assert f"reading {topic}-0 failed: offsets 10 to 11 did not come within 2 s" in str(caught.value)
-    assert f"broker {hand.leader_of(topic)} has nothing at offset 10: it ends at 10" in str(caught.value)
+    assert f"broker {hand.leader_of(topic)} has nothing at offset 10: it ends at 12" in str(caught.value)
+
+
+@pytest.mark.parametrize("fails", rest_proven([True, False]))
+def test_a_log_that_was_cut_after_a_micro_batch_was_planned_is_data_loss(
+    hand: Hand, topic: str, rig: MakeRig, fails: bool
+) -> None:
+    hand.create(topic, 1)
+    hand.send(topic, numbered(10))
+    query = rig(failOnDataLoss=str(fails).lower())
+    if fails:
+        with pytest.raises(DataLost, match=f"{topic}-0 ends at offset 10, and 10 to 11 are not there any more"):
+            query.read((0, 0, 12))
+    else:
+        assert query.read((0, 0, 12)) == expected(0, 10)
+
+
+@pytest.mark.parametrize("fails", rest_proven([True, False]))
+def test_a_topic_made_anew_after_a_micro_batch_was_planned_is_data_loss(
+    hand: Hand, topic: str, rig: MakeRig, fails: bool
+) -> None:
+    hand.create(topic, 1)
+    hand.send(topic, numbered(5))
+    query = rig(failOnDataLoss=str(fails).lower())
+    planned = TaskRanges((Range(TopicPartition(topic, 0), 2, 5, query.survey_topic_id()),))
+    hand.delete(topic)
+    hand.create(topic, 1)
+    hand.send(topic, [b"another"] * 9)
+    if fails:
+        with pytest.raises(DataLost, match=f"topic '{topic}' was deleted and made anew before it was read"):
+            query.read_task(planned)
+    else:
+        assert query.read_task(planned) == []
+
+
+def test_no_partition_of_a_leader_waits_until_the_others_are_read(hand: Hand, topic: str, rig: MakeRig) -> None:
+    """An answer that holds one batch serves the partitions in turn: who was always the last to be asked for was never served."""
+    hand.create(topic, assignment={at: [1] for at in range(6)})
+    for partition in range(6):
+        for _ in range(6):
+            hand.send(topic, numbered(1, partition, size=60_000), acks="1", enable_idempotence="false")
+    query = rig(kafka__fetch__max__bytes="1000", kafkaConsumer__pollTimeoutMs="60000")
+    with Download(query.contact, query.options, query.task(*((at, 0, 6) for at in range(6)))) as download:
+        order = [chunk.at for chunk in download]
+    assert sorted(order) == sorted([*range(6)] * 6)
+    assert all(set(order[turn : turn + 6]) == set(range(6)) for turn in range(0, 36, 6))
+
+
+def test_who_waits_for_the_reader_is_not_stuck() -> None:
+    left = RangeLeft(0, Range(TopicPartition("t", 0), 0, 10))
+    left.trouble(1_000, "the leader had moved")
+    left.forgive(3_000, 90_000)
+    assert left.stuck_ms(90_000) == 2_000
+    left.forgive(90_000, 95_000)
+    assert left.stuck_ms(95_000) == 2_000
+    left.calm()
+    assert left.stuck_ms(99_000) == 0
 
 
 @pytest.mark.timed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from tests.compatibility.processes import TidelogCluster
 from tests.pipeline.hand import Hand, Row
 from tests.pipeline.source.conftest import MakeRig
-from tidelog.model import TopicPartition
+from tidelog.client import TopicMetadata
+from tidelog.model import ErrorCode, TopicPartition
 from tidelog.pipeline.options import OptionRefused
-from tidelog.pipeline.source.errors import DataLost, TopicMissing
+from tidelog.pipeline.source.errors import DataLost, TopicMissing, TopicRefused
+from tidelog.pipeline.source.survey import refusal_in
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +55,20 @@ def test_a_topic_that_does_not_exist_is_named_with_those_like_it(
     assert time.monotonic() - began_s < 20
 
 
+def test_a_name_that_no_topic_can_have_is_refused_at_once(hand: Hand, topic: str, rig: MakeRig) -> None:
+    with pytest.raises(TopicRefused, match=r"topic 'no such!' cannot be read: brokers answer INVALID_TOPIC_EXCEPTION"):
+        rig(subscribe="no such!").partitions()
+
+
+def test_a_topic_of_which_nothing_is_told_is_not_taken_for_deleted() -> None:
+    there = TopicMetadata(name="t", topic_id=None, is_internal=False, partitions=())
+    assert refusal_in({"t": there, "u": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}) is None  # that one is deleted
+    silent = refusal_in({"t": there, "u": ErrorCode.LEADER_NOT_AVAILABLE})
+    assert "topic 'u' cannot be read: brokers answer LEADER_NOT_AVAILABLE" in str(silent)
+    with pytest.raises(TopicRefused, match="TOPIC_AUTHORIZATION_FAILED"):
+        refusal_in({"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+
+
 def test_a_partition_that_does_not_exist_is_named(hand: Hand, topic: str, rig: MakeRig) -> None:
     hand.create(topic, 2)
     with pytest.raises(TopicMissing, match=f"Option assign: topic '{topic}' has no partition 7"):
@@ -64,6 +81,15 @@ def test_offsets_may_be_edges_or_numbers(hand: Hand, topic: str, rig: MakeRig) -
         hand.send(topic, rows(partition, 5))
     found = rig(streams=True, startingOffsets=f'{{"{topic}":{{"0":3,"1":-2,"2":-1}}}}')
     assert found.starting() == {0: 3, 1: 0, 2: 5}
+
+
+def test_offsets_may_be_pasted_from_the_progress_of_a_query(hand: Hand, topic: str, rig: MakeRig) -> None:
+    hand.create(topic, 1)
+    hand.send(topic, rows(0, 5))
+    query = rig(streams=True, startingOffsets="earliest")
+    end = query.latest(query.initial())
+    assert {key for key in end if key.startswith("@")} == {"@since", "@topics", "@cluster"}
+    assert rig(streams=True, startingOffsets=json.dumps(end)).starting() == {0: 5}
 
 
 def test_offsets_must_name_every_partition(hand: Hand, topic: str, rig: MakeRig) -> None:

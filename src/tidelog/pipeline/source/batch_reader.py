@@ -47,7 +47,7 @@ class TidelogReader(DataSourceReader):
         partitions = await survey.partitions()
         bearings = Bearings(survey, self._options)
         start, end = await bearings.starting(partitions), await bearings.ending(partitions)
-        return plan(ranges_between(start, end), self._options.task_limits, core_count=core_count())
+        return plan(ranges_between(start, end, survey.topic_ids), self._options.task_limits, core_count=core_count())
 
 
 def core_count() -> int:

@@ -62,7 +62,10 @@ def parse_edge_or_places(text: str) -> Edge | Places:
 
 
 def _parse_numbers(text: str, *, low: int) -> dict[TopicPartition, int]:
-    """Read `{"topic": {"partition": number}}`; raises ValueError."""
+    """Read `{"topic": {"partition": number}}`; raises ValueError.
+
+    What our source adds to its offsets under keys with @ is passed over: offsets of a query's progress may be pasted as they are.
+    """
     try:
         decoded = json.loads(text)
     except RecursionError:
@@ -71,6 +74,8 @@ def _parse_numbers(text: str, *, low: int) -> dict[TopicPartition, int]:
         raise ValueError(text)
     numbers: dict[TopicPartition, int] = {}
     for topic, partitions in decoded.items():
+        if topic.startswith("@"):
+            continue
         if not isinstance(partitions, dict):
             raise ValueError(text)  # noqa: TRY004  # all that is wrong with a text is a ValueError
         for index, number in partitions.items():
@@ -82,6 +87,8 @@ def _parse_numbers(text: str, *, low: int) -> dict[TopicPartition, int]:
             ):
                 raise ValueError(text)
             numbers[TopicPartition(topic, int(index))] = number
+    if not numbers:
+        raise ValueError(text)
     return numbers
 
 

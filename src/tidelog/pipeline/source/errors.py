@@ -17,6 +17,10 @@ class TopicMissing(SourceFailed):
     """A topic, or a partition of it, that a query is to read is not there."""
 
 
+class TopicRefused(SourceFailed):
+    """A topic that may well be there, but that brokers will not, or cannot, tell about."""
+
+
 class DataLost(SourceFailed):
     """Records that the query was to read are gone, and failOnDataLoss is true."""
 

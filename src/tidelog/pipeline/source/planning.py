@@ -10,9 +10,10 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from tidelog.model import Offset, TopicPartition
+from tidelog.model import Offset, TopicId, TopicPartition
 from tidelog.pipeline.source.options import TaskLimits
 
 OFFSETS_PER_TASK: Final = 1_000_000
@@ -25,6 +26,8 @@ class Range(NamedTuple):
     topic_partition: TopicPartition
     start: Offset
     end: Offset
+    topic_id: TopicId | None = None
+    """Of the topic whose offsets these are, where brokers tell: another may have its name by the time a task reads."""
 
     @property
     def size(self) -> int:
@@ -44,12 +47,16 @@ class TaskRanges:
         return sum(each.size for each in self.ranges)
 
 
-def ranges_between(start: Mapping[TopicPartition, Offset], end: Mapping[TopicPartition, Offset]) -> list[Range]:
+def ranges_between(
+    start: Mapping[TopicPartition, Offset],
+    end: Mapping[TopicPartition, Offset],
+    topic_ids: Mapping[str, TopicId] = MappingProxyType({}),
+) -> list[Range]:
     """The ranges of a micro-batch that are not empty. A partition that `start` does not know is new, and begins at 0.
 
     One that `end` does not know is gone, and one that ends before its start was cut: whether that may be was decided with the end.
     """
-    ranges = [Range(key, start.get(key, 0), end[key]) for key in sorted(end)]
+    ranges = [Range(key, start.get(key, 0), end[key], topic_ids.get(key.topic)) for key in sorted(end)]
     return [each for each in ranges if each.size > 0]
 
 
@@ -79,7 +86,7 @@ def _parts_for(size: int, offsets_max: int | None) -> int:
 def _cut(whole: Range, part_count: int) -> list[Range]:
     """As many ranges, of sizes that differ by one at most."""
     edges = [whole.start + whole.size * part // part_count for part in range(part_count + 1)]
-    return [Range(whole.topic_partition, low, high) for low, high in pairwise(edges) if high > low]
+    return [whole._replace(start=low, end=high) for low, high in pairwise(edges) if high > low]
 
 
 def _divided(pieces: Sequence[Range], count_min: int) -> list[Range]:

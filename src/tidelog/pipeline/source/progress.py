@@ -15,6 +15,7 @@ from tidelog.pipeline.source.offsets import (
     count_between,
     fell_back,
     limited,
+    made_anew,
     positions_in,
     written,
     written_end,
@@ -43,7 +44,7 @@ class Progress:
         self._survey = survey
         self._options = options
         self._clock = clock
-        self._initial: Positions | None = None
+        self._initial: dict[str, object] | None = None
         self._known: list[TopicPartition] = []
         self._discovered_ms: float | None = None
         self._target: Positions | None = None  # Trigger.AvailableNow: where its run ends
@@ -55,8 +56,10 @@ class Progress:
         """Where a query without a checkpoint begins; however often it is asked, the same."""
         if self._initial is None:
             partitions = await self._survey.partitions()
-            self._initial = await Bearings(self._survey, self._options).starting(partitions)
-        return written_initial(self._initial)
+            positions = await Bearings(self._survey, self._options).starting(partitions)
+            self._raise_target(positions)
+            self._initial = written_initial(positions, self._survey.whose)
+        return self._initial
 
     async def prepare_for_available_now(self) -> None:
         """From now on nothing counts that comes later."""
@@ -66,10 +69,9 @@ class Progress:
         """Where the micro-batch ends that begins at `start`; at `start` where there is none to do."""
         if self._idle_count and self._target is None:
             await asyncio.sleep(min(self._idle_count * _IDLE_STEP_MS, _IDLE_MAX_MS) / 1000)
-        began = positions_in(start)
-        self._last_ends = await self._ends(began)
+        began, self._last_ends = await self._ends(start)
         ends = await self._limited(began, self._last_ends) if is_limited else self._last_ends
-        found = written_end(start, ends, began)
+        found = written_end(start, ends, began, self._survey.whose)
         self._idle_count = self._idle_count + 1 if found == start else 0
         return found
 
@@ -77,12 +79,20 @@ class Progress:
         """Where the logs ended when that was last looked at, for the lag in the query's progress."""
         return None if self._last_ends is None else {**written(self._last_ends)}
 
-    async def _ends(self, began: Positions) -> Positions:
-        """Where each partition ends. One that is gone or was cut is data loss."""
-        if self._target is None:
-            ends = await self._settled(began, await self._ends_now())
-        else:
-            ends = self._target = await self._with_younger(began, self._target)
+    async def _ends(self, start: Mapping[str, object]) -> tuple[Positions, Positions]:
+        """What has been read, and where each partition ends. One that is gone, was cut or is another's now is data loss."""
+        began = positions_in(start)
+        ends = await self._ends_now() if self._target is None else await self._with_younger(began, self._target)
+        if self._is_doubtful(start, ends):
+            ends = await self._settled(start, ends)
+        if self._target is not None:
+            self._target = ends
+        if strangers := made_anew(start, self._whose(ends)):
+            self._on_loss(
+                f"{', '.join(sorted(strangers))}: made anew since it was read, or of another cluster; "
+                "what the former one held and had not been read is gone"
+            )
+            began = {key: offset for key, offset in began.items() if key.topic not in strangers}
         gone = sorted(key for key in began if key not in ends)
         if gone:
             self._on_loss(f"{', '.join(map(str, gone))}: gone, topic and all, with whatever had not been read")
@@ -91,7 +101,15 @@ class Progress:
                 f"{key} ends at offset {ends[key]} but was read up to {began[key]} before: "
                 "the topic was made anew, or an election lost records"
             )
-        return ends
+        return began, ends
+
+    def _raise_target(self, initial: Positions) -> None:
+        """A run that reads what there is now begins no later than it ends: records may have come between the two questions."""
+        if self._target is not None:
+            self._target = {
+                **self._target,
+                **{key: max(offset, self._target.get(key, offset)) for key, offset in initial.items()},
+            }
 
     async def _with_younger(self, began: Positions, target: Positions) -> Positions:
         """The target, with partitions that came after it was set and before the query began: nothing of them is read in this run."""
@@ -101,17 +119,34 @@ class Progress:
         there = unknown & set(await self._survey.partitions_left())
         return {**target, **{key: began[key] for key in there}}
 
-    async def _settled(self, began: Positions, ends: Positions) -> Positions:
-        """The ends, once they are past what was read, or have not been for a while: a broker may be late to hear of a topic."""
+    async def _settled(self, start: Mapping[str, object], ends: Positions) -> Positions:
+        """The ends, once they are past what was read, or have not been for a while.
+
+        A broker may be late to hear of a topic, and a new leader late to know how much of its log is committed. What the run of a target
+        is to read grows only to what was read before.
+        """
         doubtful_until_ms = self._clock.monotonic_ms() + APPEARANCE_MS
-        while self._is_doubtful(began, ends) and self._clock.monotonic_ms() < doubtful_until_ms:
+        found = ends
+        while self._is_doubtful(start, found) and self._clock.monotonic_ms() < doubtful_until_ms:
             await asyncio.sleep(_DOUBT_PAUSE_MS / 1000)
             self._discovered_ms = None
-            ends = await self._ends_now()
-        return ends
+            found = await self._ends_now()
+        if self._target is None:
+            return found
+        began, strangers = positions_in(start), made_anew(start, self._whose(found))
+        return {
+            key: offset if key.topic in strangers else max(ends.get(key, 0), min(offset, began.get(key, 0)))
+            for key, offset in found.items()
+            if key in ends or key in began
+        }
 
-    def _is_doubtful(self, began: Positions, ends: Positions) -> bool:
-        return any(key not in ends or ends[key] < began[key] for key in began)
+    def _is_doubtful(self, start: Mapping[str, object], ends: Positions) -> bool:
+        began = positions_in(start)
+        is_behind = any(key not in ends or ends[key] < began[key] for key in began)
+        return is_behind or bool(made_anew(start, self._whose(ends)))
+
+    def _whose(self, ends: Positions) -> dict[str, object]:
+        return self._survey.whose.written(ends)
 
     async def _ends_now(self) -> Positions:
         now_ms = self._clock.monotonic_ms()

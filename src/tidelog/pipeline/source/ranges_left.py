@@ -24,11 +24,14 @@ class RangeLeft:
     def __init__(self, at: int, whole: Range) -> None:
         self.at = at
         self.topic_partition = whole.topic_partition
+        self.topic_id = whole.topic_id
         self.position: Offset = whole.start
         self.end: Offset = whole.end
         self.is_asked = False
         self.not_before_ms = 0.0
         self.failures = 0
+        self.served = 0
+        """How often something came: who was served least is asked for first, since an answer is full before all have had their turn."""
         self.bytes_min = _BYTES_MIN
         self._bytes_per_offset: float = _FIRST_BYTES
         self._stuck_since_ms: float | None = None
@@ -49,10 +52,20 @@ class RangeLeft:
         """Records came: the trouble, if there was any, is over."""
         self._bytes_per_offset = max(1.0, size / (next_offset - self.position))
         self.position = next_offset
+        self.served += 1
+        self.calm()
+
+    def calm(self) -> None:
+        """Nothing stands in the way."""
         self.failures = 0
         self.not_before_ms = 0.0
         self._stuck_since_ms = None
         self._answers.clear()
+
+    def forgive(self, since_ms: float, now_ms: float) -> None:
+        """For so long nothing was asked for, which is nobody's fault but ours."""
+        if self._stuck_since_ms is not None:
+            self._stuck_since_ms += now_ms - max(since_ms, self._stuck_since_ms)
 
     def skip_to(self, offset: Offset, why: str) -> None:
         """Go on elsewhere, for what was before that is lost."""

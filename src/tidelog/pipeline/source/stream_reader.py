@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.pipeline.source.batch_reader import core_count
 from tidelog.pipeline.source.contact import Contact
-from tidelog.pipeline.source.offsets import positions_in, start_of
+from tidelog.pipeline.source.offsets import positions_in, start_of, topic_ids_in
 from tidelog.pipeline.source.options import SourceOptions
 from tidelog.pipeline.source.planning import plan, ranges_between
 from tidelog.pipeline.source.progress import Progress
@@ -67,7 +67,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[InputPartition]:
         """One for each task: a function of the offsets and the options alone."""
-        ranges = ranges_between(start_of(start, end), positions_in(end))
+        ranges = ranges_between(start_of(start, end), positions_in(end), topic_ids_in(end))
         return [InputPartition(task) for task in plan(ranges, self._options.task_limits, core_count=core_count())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -12,10 +12,10 @@ from typing import Final
 
 from tidelog.client import Admin, BrokersUnreachable, ClientError, Cluster, FoundOffset, TopicMetadata
 from tidelog.client.offsets import EARLIEST, LATEST, OffsetLookup
-from tidelog.model import ErrorCode, TimestampMs, TopicPartition
+from tidelog.model import ErrorCode, TimestampMs, TopicId, TopicPartition
 from tidelog.pipeline.options import OptionRefused
-from tidelog.pipeline.source.errors import BrokersSilent, TopicMissing
-from tidelog.pipeline.source.offsets import Positions
+from tidelog.pipeline.source.errors import BrokersSilent, TopicMissing, TopicRefused
+from tidelog.pipeline.source.offsets import Positions, Whose
 from tidelog.pipeline.source.options import ByName, ByPartition, ByPattern, SourceOptions
 from tidelog.runtime import Runtime
 
@@ -23,6 +23,7 @@ APPEARANCE_MS: Final = 3_000.0
 """A broker may not have heard yet of a topic that was just made; who is unknown for longer is not there."""
 
 _NAMED_MAX: Final = 5
+_SAYS_UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class Survey:
@@ -35,13 +36,20 @@ class Survey:
         self._runtime = runtime
         self._admin = Admin(cluster, options.client, runtime)
         self._lookup = OffsetLookup(cluster, options.client, runtime, options.client.isolation_level)
+        self.topic_ids: dict[str, TopicId] = {}
+        """Of the topics of the subscription when they were last looked at, where brokers tell ids."""
+
+    @property
+    def whose(self) -> Whose:
+        """Whose offsets this survey finds."""
+        return Whose(cluster_id=self._cluster.metadata.cluster_id, topic_ids=dict(self.topic_ids))
 
     async def partitions(self) -> list[TopicPartition]:
         """The partitions to read, sorted. Raises TopicMissing where one that was named is not there."""
         found = await self._described(patience_ms=APPEARANCE_MS)
         missing = [name for name, topic in found.items() if not isinstance(topic, TopicMetadata)]
         if missing:
-            raise TopicMissing(await self._explain_missing(missing[0], found[missing[0]]))
+            raise TopicMissing(await self._explain_missing(missing[0]))
         partitions = self._wanted(found)
         if isinstance(self._options.subscription, ByPartition):
             for key in self._options.subscription.partitions:
@@ -50,7 +58,7 @@ class Survey:
         return partitions
 
     async def partitions_left(self) -> list[TopicPartition]:
-        """The partitions to read that are there, sorted."""
+        """The partitions to read that are there, sorted. Only what brokers say does not exist is not there."""
         return self._wanted(await self._described(patience_ms=0))
 
     async def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
@@ -109,11 +117,15 @@ class Survey:
         return f"{key}: nobody leads it" + ("" if code is ErrorCode.NONE else f" ({code.name})")
 
     async def _described(self, *, patience_ms: float) -> dict[str, TopicMetadata | ErrorCode]:
-        """What is known of each topic of the subscription; one that was named is waited for, for a little."""
+        """What is known of each topic of the subscription; one that was named is waited for, for a little.
+
+        Raises TopicRefused for a topic that brokers do not let us see, or do not tell about for default.api.timeout.ms.
+        """
         began_ms = self._runtime.clock.monotonic_ms()
         failures = 0
         timeout_ms = self._config.default_api_timeout_ms
         last: Exception | None = None
+        refused: TopicRefused | None = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while True:
@@ -123,11 +135,15 @@ class Survey:
                         last = error
                     else:
                         waited_ms = self._runtime.clock.monotonic_ms() - began_ms
-                        if waited_ms >= patience_ms or all(isinstance(each, TopicMetadata) for each in found.values()):
+                        refused = refusal_in(found)
+                        is_all_there = all(isinstance(each, TopicMetadata) for each in found.values())
+                        if refused is None and (is_all_there or waited_ms >= patience_ms):
                             return found
                     failures += 1
                     await self._pause(failures)
         except TimeoutError:
+            if refused is not None:
+                raise refused from None
             raise BrokersSilent(f"which topics there are was not told within {timeout_ms / 1000:g} s: {last}") from last
 
     async def _names(self) -> Sequence[str]:
@@ -143,6 +159,11 @@ class Survey:
 
     def _wanted(self, found: Mapping[str, TopicMetadata | ErrorCode]) -> list[TopicPartition]:
         subscription = self._options.subscription
+        self.topic_ids = {
+            name: topic.topic_id
+            for name, topic in found.items()
+            if isinstance(topic, TopicMetadata) and topic.topic_id is not None
+        }
         there = [
             TopicPartition(name, partition.index)
             for name, topic in found.items()
@@ -153,17 +174,26 @@ class Survey:
             there = [key for key in there if key in subscription.partitions]
         return sorted(there)
 
-    async def _explain_missing(self, name: str, answer: TopicMetadata | ErrorCode) -> str:
+    async def _explain_missing(self, name: str) -> str:
         option = "assign" if isinstance(self._options.subscription, ByPartition) else "subscribe"
         servers = ",".join(map(str, self._config.bootstrap_servers))
-        if isinstance(answer, ErrorCode) and answer is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return f"Option {option}: topic {name!r} cannot be read at {servers}: {answer.name}"
         near = difflib.get_close_matches(name, await self._admin.list_topics(), n=3)
         advice = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         return f"Option {option}: topic {name!r} does not exist at {servers}{advice}"
 
     async def _pause(self, failures: int) -> None:
         await asyncio.sleep(self._config.retry_backoff.delay_ms(failures, self._runtime.randomness) / 1000)
+
+
+def refusal_in(found: Mapping[str, TopicMetadata | ErrorCode]) -> TopicRefused | None:
+    """What stands in the way of knowing whether a topic is there. Raises it where asking again would not help."""
+    for name, answer in found.items():
+        if isinstance(answer, ErrorCode) and answer not in _SAYS_UNKNOWN:
+            refusal = TopicRefused(f"topic {name!r} cannot be read: brokers answer {answer.name}")
+            if not answer.is_retriable:
+                raise refusal
+            return refusal
+    return None
 
 
 def check_named(option: str, named: Iterable[TopicPartition], partitions: Iterable[TopicPartition]) -> None:
