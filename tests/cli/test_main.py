@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -68,3 +70,14 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["topics", "--help"]])
+def test_a_simple_command_takes_no_longer_than_a_blink(words: list[str]) -> None:
+    def took_ms() -> float:
+        began_s = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "tidelog", *words], capture_output=True, check=True)
+        return (time.perf_counter() - began_s) * 1000
+
+    assert statistics.median(took_ms() for _ in range(9)) < 150
