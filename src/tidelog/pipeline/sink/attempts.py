@@ -6,7 +6,14 @@ import threading
 from typing import Final
 
 from tidelog.client import ClientError
-from tidelog.pipeline.sink.commit_trouble import explained, is_fence, may_pass, reason_of
+from tidelog.pipeline.sink.commit_trouble import (
+    explained,
+    is_fence,
+    may_mean_timeout,
+    may_pass,
+    reason_of,
+    took_too_long,
+)
 from tidelog.pipeline.sink.errors import SinkFailed, SinkFenced
 from tidelog.pipeline.sink.ledger import FoundMarkers
 from tidelog.pipeline.sink.options import SinkSettings
@@ -14,7 +21,8 @@ from tidelog.pipeline.source.errors import BrokersSilent
 from tidelog.runtime import Runtime
 
 _FENCED_MAX: Final = 1
-"""So often a commit begins again after it was fenced: another process of this driver, or the time of the transaction, may be the reason."""
+"""So often a commit begins again after it was fenced, or its time was up: another process of this driver, or brokers that were slow for
+once, may be the reason."""
 
 
 class Attempts:
@@ -36,12 +44,16 @@ class Attempts:
         """Whether there is no time for another one."""
         return self._runtime.clock.monotonic_ms() >= self._deadline_ms
 
-    def on_failure(self, error: ClientError, found: FoundMarkers | None) -> None:
-        """Returns where another attempt may be made. Raises SinkFailed where not."""
+    def on_failure(self, error: ClientError, found: FoundMarkers | None, *, open_ms: float) -> None:
+        """Returns where another attempt may be made, of a transaction that was open for so long. Raises SinkFailed where not."""
         self.count += 1
-        if is_fence(error):
+        # Whose transaction brokers have aborted because its time was up hears the same as one whose sink id was taken over.
+        late = took_too_long(self._settings, open_ms) if may_mean_timeout(error) else None
+        if late is not None or is_fence(error):
             self._fenced_count += 1
             if self._fenced_count > _FENCED_MAX or found is None:
+                if late is not None:
+                    raise SinkFailed(f"{explained(error, self._settings)} ({late})") from error
                 raise SinkFenced(self._settings.sink_id, str(reason_of(error))) from error
         elif not may_pass(error) or self.is_over:
             raise SinkFailed(explained(error, self._settings)) from error

@@ -31,7 +31,7 @@ from tidelog.client import (
     WrongUse,
 )
 from tidelog.pipeline.sink.attempts import Attempts
-from tidelog.pipeline.sink.commit_trouble import group_is_taken
+from tidelog.pipeline.sink.commit_trouble import group_is_taken, took_too_long
 from tidelog.pipeline.sink.driver_client import DriverClient, driver_client, forget_driver_client
 from tidelog.pipeline.sink.errors import CheckpointChanged, RowsGone, SinkFailed, StagingFailed
 from tidelog.pipeline.sink.ledger import Marker, as_nobody, marker_group, marker_offsets
@@ -150,6 +150,7 @@ class BatchCommit:
     def begin(self, client: DriverClient) -> None:
         """Begin the transaction; brokers hear of it with the first batch."""
         client.run(_begin(_producer_of(client)))
+        client.on_begun()
 
     def send_output(self, client: DriverClient, work: Work) -> None:
         """Send all that is staged; some may still be on its way when this returns. Raises StagingFailed where that cannot be read."""
@@ -182,11 +183,13 @@ class BatchCommit:
                 pass
         except (TransactionPending, ProducerFenced, TransactionRefused) as error:
             if work.marker is None:
+                late = f" ({advice})" if (advice := took_too_long(self._settings, client.open_ms)) else ""
                 raise SinkFailed(
-                    f"whether the rows of this job were written is not known, since the brokers do not say: {error}. Look "
-                    "into the topics before the job is run again"
+                    f"whether the rows of this job were written is not known, since the brokers do not say: {error}{late}. "
+                    "Look into the topics before the job is run again"
                 ) from error
             raise
+        client.on_decided()
         if work.marker is not None and client.found is not None:
             client.found = client.found.with_marker(work.marker, self._marked_topics(client, work))
 
@@ -234,7 +237,7 @@ class BatchCommit:
 
     def _on_failure(self, error: ClientError, client: DriverClient, attempts: Attempts) -> None:
         """Returns where another attempt may be made. Raises SinkFailed where not."""
-        attempts.on_failure(error, client.found)
+        attempts.on_failure(error, client.found, open_ms=client.open_ms)
 
     def _check_for_successor(self, client: DriverClient, work: Work, attempts: Attempts) -> None:
         """Who takes over clears away what was written for what it decides: then it is to blame, and nothing else."""

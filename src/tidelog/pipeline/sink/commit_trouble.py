@@ -19,6 +19,14 @@ from tidelog.client import (
 from tidelog.model import ErrorCode
 from tidelog.pipeline.sink.options import SinkSettings
 
+_GONE: Final = frozenset(
+    {
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
 _NEVER: Final = (RecordTooLarge, TopicUnavailable, UnsupportedApi, WrongUse)
 
 
@@ -40,6 +48,36 @@ def is_fence(error: ClientError) -> bool:
     return isinstance(reason, ProducerFenced) or (
         isinstance(reason, ProduceFailed)
         and reason.code in {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
+    )
+
+
+def may_mean_timeout(error: ClientError) -> bool:
+    """Whether brokers say this, among others, to whom they have aborted a transaction because its time was up."""
+    reason = reason_of(error)
+    match reason:
+        case TransactionFailed():  # the coordinator knows nothing of it any more
+            return True
+        case ProduceFailed() | RequestRefused():
+            return is_fence(error) or reason.code in _GONE
+        case CommitFailed():
+            return not _GONE.isdisjoint(reason.codes.values())
+        case _:
+            return is_fence(error)
+
+
+def took_too_long(settings: SinkSettings, open_ms: float) -> str | None:
+    """What to do about a transaction that was open for so long, if that was longer than brokers leave any open."""
+    timeout_ms = settings.producer_config().transaction_timeout_ms
+    if open_ms <= timeout_ms:
+        return None
+    smaller = (
+        "write less in one job"
+        if settings.checkpoint is None
+        else "make micro-batches smaller, by the option maxOffsetsPerTrigger of the source"
+    )
+    return (
+        f"the transaction was open for {open_ms / 1000:.1f} s, and brokers abort what is open for longer than "
+        f"kafka.transaction.timeout.ms={timeout_ms}: raise that, up to transaction.max.timeout.ms of the brokers, or {smaller}"
     )
 
 

@@ -35,6 +35,8 @@ class DriverClient:
         self.found: FoundMarkers | None = None
         self.producer: Producer | None = None
         self.run_id: str | None = None
+        self._began_ms: float | None = None
+        self._open_ms = 0.0
         self._settings = settings
         self._counts: dict[str, int] = {}
         self._counted_ms = 0.0
@@ -62,6 +64,19 @@ class DriverClient:
         self.run(producer.init_transactions())
         self.producer = producer
         return producer
+
+    def on_begun(self) -> None:
+        """A transaction begins now."""
+        self._began_ms = self.runtime.clock.monotonic_ms()
+
+    def on_decided(self) -> None:
+        """It has ended well."""
+        self._began_ms = None
+
+    @property
+    def open_ms(self) -> float:
+        """For how long the transaction that is not decided has been open, or was when this was closed; 0 where there is none."""
+        return self._open_ms if self._began_ms is None else self.runtime.clock.monotonic_ms() - self._began_ms
 
     def read_markers(self) -> FoundMarkers:
         """What is marked as decided. Raises RequestRefused."""
@@ -93,6 +108,7 @@ class DriverClient:
 
     def close(self) -> None:
         """Let go of everything, within seconds; a transaction that may still be aborted is."""
+        self._open_ms, self._began_ms = self.open_ms, None  # before a goodbye that may take a while
         with suppress(TimeoutError):
             self._bridge.close()
 

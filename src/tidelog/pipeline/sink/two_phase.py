@@ -46,7 +46,7 @@ from tidelog.client import (
 )
 from tidelog.pipeline.sink.attempts import Attempts
 from tidelog.pipeline.sink.batch_commit import BatchCommit, Work
-from tidelog.pipeline.sink.commit_trouble import is_fence, may_pass
+from tidelog.pipeline.sink.commit_trouble import is_fence, may_mean_timeout, may_pass
 from tidelog.pipeline.sink.driver_client import DriverClient, driver_client, forget_driver_client
 from tidelog.pipeline.sink.errors import CheckpointChanged, RowsGone, SinkFailed, SinkFenced
 from tidelog.pipeline.sink.ledger import Marker
@@ -230,7 +230,7 @@ class TwoPhaseCommit(BatchCommit):
         self.clear(client)
 
     def _on_failure(self, error: ClientError, client: DriverClient, attempts: Attempts) -> None:
-        if not is_fence(error) and not may_pass(error):
+        if not (is_fence(error) or may_pass(error) or may_mean_timeout(error)):
             raise SinkFailed(explained(error, self._settings)) from error
         super()._on_failure(error, client, attempts)
 
