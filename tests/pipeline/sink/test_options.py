@@ -75,6 +75,12 @@ def test_settings_of_the_client_are_the_users_over_ours(checkpoint: Path) -> Non
         ({"sink.ids": "x"}, r"Option sink\.ids: .*did you mean sink\.id"),
         ({"kafka.acks": "1"}, r"Option kafka\.acks: .*takes all: .*commit\.mode to at-least-once"),
         ({"kafka.enable.idempotence": "false"}, r"Option kafka\.enable\.idempotence: .*takes true"),
+        ({"kafka.retries": "0"}, r"Option kafka\.retries: '0' is not accepted, .*takes 1 or more: .*at-least-once"),
+        ({"kafka.retries": "never"}, r"Option kafka\.retries: 'never' is not accepted"),
+        (
+            {"kafka.max.in.flight.requests.per.connection": "6"},
+            r"Option kafka\.max\.in\.flight\.requests\.per\.connection: '6' is not accepted, .*takes 5 at most: leave",
+        ),
         ({"kafka.value.serializer": "x"}, r"Option kafka\.value\.serializer: values are bytes"),
         ({"kafka.sasl.mechanism": "PLAIN"}, r"Option kafka\.sasl\.mechanism"),
         ({"kafka.no.such.thing": "1"}, r"Option kafka\.no\.such\.thing"),
@@ -91,7 +97,7 @@ def test_what_cannot_be_used_is_named(checkpoint: Path, options: dict[str, str],
 
 
 def test_at_least_once_may_do_without_acknowledgements_of_all(checkpoint: Path) -> None:
-    settings = of_stream(checkpoint, commit__mode="at-least-once", kafka__acks="1")
+    settings = of_stream(checkpoint, commit__mode="at-least-once", kafka__acks="1", kafka__retries="0")
     assert not settings.producer_config().enable_idempotence
 
 

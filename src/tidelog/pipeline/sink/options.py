@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
-from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from tidelog.client.config import IN_FLIGHT_MAX_IDEMPOTENT, ClientConfig, ConsumerConfig, ProducerConfig
 from tidelog.config.kinds import one_of, optional_text
 from tidelog.config.settings import setting, settings_of
 from tidelog.pipeline.options import OptionRefused, client_config, client_properties, read_options
@@ -181,13 +181,35 @@ def option_names() -> list[str]:
 
 
 def _check_guarantee(properties: Mapping[str, str]) -> None:
-    """What is written exactly once is written by producers that number what they send, and wait for all replicas."""
-    for name, accepted in (("acks", ("all", "-1")), ("enable.idempotence", ("true",))):
-        if properties.get(name, accepted[0]).lower() not in accepted:
+    """What is written exactly once is written by producers that number what they send, wait for all replicas, and try again."""
+    for name, (is_enough, accepted) in _GUARANTEE.items():
+        given = properties.get(name)
+        if given is not None and not is_enough(given.lower()):
             raise OptionRefused(
                 f"kafka.{name}",
-                f"writing exactly once takes {accepted[0]}: leave it out, or set commit.mode to {_WITHOUT_GUARANTEE}",
+                f"{given!r} is not accepted, for writing exactly once takes {accepted}: leave it out, or set commit.mode to "
+                f"{_WITHOUT_GUARANTEE}",
             )
+
+
+def _number(text: str) -> int | None:
+    """None for what is no number at all, which the client refuses in its own words."""
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+_GUARANTEE: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
+    "acks": (lambda text: text in {"all", "-1"}, "all"),
+    "enable.idempotence": (lambda text: text == "true", "true"),
+    "retries": (lambda text: _number(text) != 0, "1 or more"),
+    "max.in.flight.requests.per.connection": (
+        lambda text: (_number(text) or 0) <= IN_FLIGHT_MAX_IDEMPOTENT,
+        f"{IN_FLIGHT_MAX_IDEMPOTENT} at most",
+    ),
+}
+"""By setting: whether a value is good enough, and which ones are."""
 
 
 def local_path(text: str | None, option: str) -> Path | None:
