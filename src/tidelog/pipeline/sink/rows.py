@@ -44,7 +44,7 @@ class RowEncoder:
         try:
             return encode(
                 rows,
-                partition_count=self._counts.of(topic),
+                partition_count=self._counts.of(topic, named=_highest_partition(rows)),
                 now_ms=self._clock.wall_ms(),
                 compression=self._compression,
                 batch_bytes_max=self._batch_bytes_max,
@@ -63,6 +63,14 @@ class RowEncoder:
         names = pc.unique(topics).to_pylist()
         for name in names:
             yield name, used if len(names) == 1 else used.filter(pc.equal(topics, name))
+
+
+def _highest_partition(rows: pa.RecordBatch) -> int:
+    """The highest that a row names; 0 where none does. What is no number the encoder refuses."""
+    if "partition" not in rows.schema.names or not pa.types.is_int32(rows.column("partition").type):
+        return 0
+    highest: int | None = pc.max(rows.column("partition")).as_py()
+    return highest or 0
 
 
 def _gathered(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -43,24 +43,30 @@ _known: Final[Kept[str, _Known]] = Kept(_CONTACTS_MAX)
 
 
 class TopicCounts:
-    """Partition counts that stay the same for as long as this object lives, which is one task."""
+    """Partition counts that stay the same for as long as this object lives, which is one task, and no row knows better."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
         self._counts: dict[str, int] = {}
 
-    def of(self, topic: str) -> int:
-        """The number of partitions of a topic. Raises TopicMissing, or BrokersSilent where nobody answers."""
+    def of(self, topic: str, *, named: int = 0) -> int:
+        """The number of partitions of a topic, a row of which names the partition `named`: a new one is asked for at once.
+
+        Raises TopicMissing, or BrokersSilent where nobody answers.
+        """
         count = self._counts.get(topic)
         if count is None:
-            count = self._counts[topic] = self._asked(topic)
+            count = self._asked(topic, FRESH_MS)
+        if named >= count:
+            count = self._asked(topic, 0)
+        self._counts[topic] = count
         return count
 
-    def _asked(self, topic: str) -> int:
+    def _asked(self, topic: str, fresh_ms: float) -> int:
         known = _known.of(self._settings.properties["bootstrap.servers"], lambda: _Known(self._settings))
         now_ms = known.contact.runtime.clock.monotonic_ms()
         asked_ms, count = known.counts.get(topic, (-FRESH_MS, 0))
-        if now_ms - asked_ms >= FRESH_MS:
+        if now_ms - asked_ms >= fresh_ms:
             count = known.contact.run(
                 partition_count(known.contact.cluster, known.contact.config, known.contact.runtime, topic)
             )
