@@ -123,6 +123,14 @@ class Hand:
 
         return self._with_admin(look)
 
+    def cluster_id(self) -> str:
+        """The id of the cluster."""
+
+        async def look(admin: Admin) -> str:
+            return (await admin.describe_cluster()).cluster_id or ""
+
+        return self._with_admin(look)
+
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """The broker that leads a partition; -1 while none does."""
         found = self.describe(topic)

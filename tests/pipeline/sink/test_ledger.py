@@ -10,7 +10,7 @@ from tidelog.client import Committed
 from tidelog.model import TopicPartition
 from tidelog.pipeline.sink.errors import CheckpointChanged
 from tidelog.pipeline.sink.ledger import FoundMarkers, Marker, marker_offsets
-from tidelog.pipeline.sink.source_offsets import read_source_offsets
+from tidelog.pipeline.sink.source_offsets import SourcePosition, merged, read_source_offsets
 
 
 def marker(micro_batch_id: int, query_id: str = "q", note: str = "") -> Marker:
@@ -53,13 +53,15 @@ def offsets(tmp_path: Path, *lines: str, version: str = "v1") -> Path:
             ['{"t":{"0":5}}', '{"t":{"0":3},"u":{"1":9}}', "-", "7", '{"logOffset":2}'],
             {("t", 0): 3, ("u", 1): 9},
         ),
+        (['{"@topics": {"t": {"0": 1}}, "t": {"0": 5}, "@cluster": "c"}'], {("t", 0): 5}),
         (['{"t": {"x": 1, "0": "2", "1": -1}}', "[]", "not json"], {}),
     ],
 )
 def test_positions_of_all_topics_are_read_whatever_else_is_read(
     lines: list[str], expected: dict[tuple[str, int], int], tmp_path: Path
 ) -> None:
-    positions = read_source_offsets(offsets(tmp_path, *lines), 3).positions
+    sources = read_source_offsets(offsets(tmp_path, *lines), 3).sources
+    positions = merged(each.positions for each in sources)
     assert {tuple(key): offset for key, offset in positions.items()} == expected
 
 
@@ -69,7 +71,23 @@ def test_the_digest_is_of_what_the_sources_say_and_of_nothing_else(tmp_path: Pat
     file.write_text(file.read_text().replace('"batchWatermarkMs":0', '"batchWatermarkMs":99'))
     assert read_source_offsets(tmp_path, 3).digest == first
     assert read_source_offsets(offsets(tmp_path, '{"t":{"0":6}}'), 3).digest != first
-    assert dict(read_source_offsets(offsets(tmp_path, '{"t":{"0":5}}', version="v2"), 3).positions) == {}
+    assert read_source_offsets(offsets(tmp_path, '{"t":{"0":5}}', version="v2"), 3).sources == ()
+
+
+def test_a_source_may_tell_of_which_cluster_its_topics_are(tmp_path: Path) -> None:
+    lines = ['{"t":{"0":5},"@cluster":"here"}', '{"t":{"0":5}}', '{"t":{"0":5},"@cluster":{"0":1}}']
+    sources = read_source_offsets(offsets(tmp_path, *lines), 3).sources
+    assert [each.cluster_id for each in sources] == ["here", None, None]
+    assert [each.may_be_of("here") for each in sources] == [True, True, True]
+    assert [each.may_be_of("there") for each in sources] == [False, True, True]
+    assert [each.may_be_of(None) for each in sources] == [True, True, True]
+
+
+def test_a_position_beyond_the_end_of_a_log_is_of_another_one_and_so_is_all_that_its_source_says() -> None:
+    here, there, unknown = (TopicPartition("t", index) for index in range(3))
+    source = SourcePosition(positions={here: 5, there: 7, unknown: 9}, cluster_id=None)
+    assert source.within({here: 5, there: 8}) == {here: 5, there: 7}
+    assert source.within({here: 5, there: 6}) == {}
 
 
 def test_a_checkpoint_without_offsets_is_told(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class Query:
         offsets = self.checkpoint / "offsets"
         offsets.mkdir(parents=True, exist_ok=True)
         (self.checkpoint / "metadata").write_text(json.dumps({"id": self.query_id}))
-        position = {self.topic: {"0": micro_batch_id + 1}}
+        position = {self.topic: {"0": micro_batch_id + 1}, "@cluster": self.hand.cluster_id()}
         (offsets / str(micro_batch_id)).write_text(f"v1\n{{}}\n{json.dumps(position)}\n")
 
     def task(self, micro_batch_id: int, partition: int, *, run: str, attempt: int = 0) -> Task:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from tidelog.client import ClientError, Cluster, Committed, Producer, RecordMetadata
+from tidelog.client import ClientError, Cluster, Producer, RecordMetadata
 from tidelog.client.bridge import Bridge
 from tidelog.model import ErrorCode
 from tidelog.pipeline.sink.commit_trouble import explained
 from tidelog.pipeline.sink.driver_client import driver_client, forget_driver_client, leaving_soon
 from tidelog.pipeline.sink.errors import SinkFailed
+from tidelog.pipeline.sink.group_position import position_here
 from tidelog.pipeline.sink.kept import Kept
 from tidelog.pipeline.sink.modes import Task
 from tidelog.pipeline.sink.options import SinkSettings
@@ -71,11 +72,10 @@ class AtLeastOnce:
             self._leave_two_phase()
         if group is None or checkpoint is None or micro_batch_id is None:
             return
-        positions = read_source_offsets(checkpoint, micro_batch_id).positions
+        source = read_source_offsets(checkpoint, micro_batch_id)
         client = driver_client(self._settings)
         try:
-            counts = client.partition_counts({key.topic for key in positions})
-            offsets = {key: Committed(at) for key, at in positions.items() if key.index < counts[key.topic]}
+            offsets = position_here(client, source)
             answers = client.run(client.admin.groups.alter_offsets(group, offsets)) if offsets else {}
         except ClientError as error:
             forget_driver_client(self._settings)

@@ -23,7 +23,6 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from tidelog.client import (
     ClientError,
-    Committed,
     Producer,
     ProducerFenced,
     TransactionPending,
@@ -34,6 +33,7 @@ from tidelog.pipeline.sink.attempts import Attempts
 from tidelog.pipeline.sink.commit_trouble import group_is_taken, took_too_long
 from tidelog.pipeline.sink.driver_client import DriverClient, driver_client, forget_driver_client
 from tidelog.pipeline.sink.errors import CheckpointChanged, RowsGone, SinkFailed, StagingFailed
+from tidelog.pipeline.sink.group_position import position_here
 from tidelog.pipeline.sink.ledger import Marker, as_nobody, marker_group, marker_offsets
 from tidelog.pipeline.sink.modes import Task
 from tidelog.pipeline.sink.options import SinkSettings
@@ -167,12 +167,12 @@ class BatchCommit:
         """Make the position in the source topics part of the transaction, as far as these topics are of this cluster. Raises SinkFailed."""
         if work.source is None or self._settings.offsets_group is None:
             return
+        offsets = position_here(client, work.source)
+        if not offsets:
+            return
         # Brokers take a transaction's offsets in nobody's name also where members commit theirs, and these would be moved under their feet.
         if client.has_members(self._settings.offsets_group):
             raise SinkFailed(f"sink {self._settings.sink_id!r} could not commit: {group_is_taken(self._settings)}")
-        counts = client.partition_counts({key.topic for key in work.source.positions})
-        positions = {key: offset for key, offset in work.source.positions.items() if key.index < counts[key.topic]}
-        offsets = {key: Committed(offset) for key, offset in positions.items()}
         group = as_nobody(self._settings.offsets_group)
         client.run(_producer_of(client).send_offsets_to_transaction(offsets, group))
 

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
-from tidelog.client import Admin, Cluster, GroupDescription, Producer, TopicMetadata
+from tidelog.client import Admin, Cluster, FoundOffset, GroupDescription, Producer, TopicMetadata
 from tidelog.client.bridge import Bridge
+from tidelog.client.offsets import LATEST, OffsetLookup
+from tidelog.model import IsolationLevel, Offset, TopicPartition
 from tidelog.pipeline.sink.kept import Kept
 from tidelog.pipeline.sink.ledger import FoundMarkers, read_markers
 from tidelog.pipeline.sink.options import SinkSettings
@@ -20,6 +22,7 @@ T = TypeVar("T")
 
 _KEPT_MAX: Final = 16
 _GOODBYE_MS: Final = 2_000
+_ROUNDS: Final = 2
 
 
 class DriverClient:
@@ -41,6 +44,7 @@ class DriverClient:
         self._counts: dict[str, int] = {}
         self._counted_ms = 0.0
         self._free_groups: set[str] = set()
+        self._cluster_id: str | None = None
         Contact(self.config).close()  # says in plain words what is wrong where nobody answers
         self._bridge = Bridge()
         try:
@@ -96,6 +100,17 @@ class DriverClient:
             self._counted_ms = now_ms
         return {topic: self._counts.get(topic, 0) for topic in wanted}
 
+    def cluster_id(self) -> str | None:
+        """The id of the cluster, if it has one."""
+        if self._cluster_id is None:
+            self._cluster_id = self.run(self.admin.describe_cluster()).cluster_id
+        return self._cluster_id
+
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Where logs end by now, of those partitions whose leaders tell at once."""
+        lookup = OffsetLookup(self.cluster, self.config, self.runtime, IsolationLevel.READ_UNCOMMITTED)
+        return self.run(_log_ends(lookup, frozenset(partitions)))
+
     def has_members(self, group: str) -> bool:
         """Whether somebody consumes in the name of a group; asked until nobody does, and then no more."""
         if group in self._free_groups:
@@ -111,6 +126,15 @@ class DriverClient:
         self._open_ms, self._began_ms = self.open_ms, None  # before a goodbye that may take a while
         with suppress(TimeoutError):
             self._bridge.close()
+
+
+async def _log_ends(lookup: OffsetLookup, partitions: frozenset[TopicPartition]) -> dict[TopicPartition, Offset]:
+    ends: dict[TopicPartition, Offset] = {}
+    for _ in range(_ROUNDS):  # the second one for leaders that have changed
+        left = partitions - ends.keys()
+        answers = await lookup.ask(dict.fromkeys(left, LATEST)) if left else {}
+        ends |= {key: answer.offset for key, answer in answers.items() if isinstance(answer, FoundOffset)}
+    return ends
 
 
 @asynccontextmanager
