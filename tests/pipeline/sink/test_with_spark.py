@@ -225,6 +225,13 @@ def test_options_that_cannot_be_used_are_named(spark: SparkSession, hand: Hand, 
 
 
 @pytest.mark.proof
+def test_spark_itself_names_the_mode_where_none_was_said(spark: SparkSession, hand: Hand, topic: str) -> None:
+    writer = spark.range(1).selectExpr("'v' as value").write.format("tidelog").option("topic", topic)
+    with pytest.raises(Exception, match=r'"tidelog" cannot be written in the "ErrorIfExists" mode.*"Append"'):
+        writer.option("kafka.bootstrap.servers", hand.bootstrap).save()
+
+
+@pytest.mark.proof
 def test_what_spark_tells_its_tasks_is_what_the_sink_builds_upon(
     spark: SparkSession, hand: Hand, topic: str, source: str, checkpoint: str
 ) -> None:
