@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -11,6 +13,7 @@ from tidelog.model import TopicPartition
 from tidelog.pipeline.sink.errors import CheckpointChanged
 from tidelog.pipeline.sink.ledger import FoundMarkers, Marker, marker_offsets
 from tidelog.pipeline.sink.source_offsets import SourcePosition, merged, read_source_offsets
+from tidelog.pipeline.source.offsets import Whose, written, written_end, written_initial
 
 
 def marker(micro_batch_id: int, query_id: str = "q", note: str = "") -> Marker:
@@ -81,6 +84,16 @@ def test_a_source_may_tell_of_which_cluster_its_topics_are(tmp_path: Path) -> No
     assert [each.may_be_of("here") for each in sources] == [True, True, True]
     assert [each.may_be_of("there") for each in sources] == [False, True, True]
     assert [each.may_be_of(None) for each in sources] == [True, True, True]
+
+
+def test_what_our_source_writes_down_is_what_the_sink_reads(tmp_path: Path) -> None:
+    key = TopicPartition("t", 0)
+    whose = Whose(cluster_id="here", topic_ids={"t": UUID(int=7)})
+    for start in (written_initial({key: 1}, whose), {**written({key: 1})}):
+        line = json.dumps(written_end(start, {key: 5}, {key: 1}, whose))
+        assert read_source_offsets(offsets(tmp_path, line), 3).sources == (
+            SourcePosition(positions={key: 5}, cluster_id="here"),
+        )
 
 
 def test_a_position_beyond_the_end_of_a_log_is_of_another_one_and_so_is_all_that_its_source_says() -> None:

@@ -86,6 +86,17 @@ def test_rows_are_there_once_through_replays_and_the_query_is_a_group_without_la
 
 
 @pytest.mark.proof
+def test_a_query_from_one_cluster_to_another_is_a_group_without_lag_there(
+    spark: SparkSession, hand: Hand, two_phase_hand: Hand, source: str, checkpoint: str
+) -> None:
+    out = two_phase_hand.create(source, 4)  # by the name that it has there
+    rows = source_of(spark, hand, source, maxOffsetsPerTrigger="150")
+    run(rows, two_phase_hand, checkpoint, topic=out, queryName=f"mirror-of-{out}")
+    assert values(two_phase_hand, out) == EXPECTED
+    assert committed(two_phase_hand.bootstrap, f"mirror-of-{out}") == {}
+
+
+@pytest.mark.proof
 def test_a_replay_with_another_number_of_partitions_writes_nothing(
     spark: SparkSession, hand: Hand, topic: str, source: str, checkpoint: str
 ) -> None:
