@@ -92,3 +92,16 @@ def test_a_mark_that_makes_no_sense_is_told_what_makes_some(tmp_path: Path, mark
 def test_settings_of_all_clusters_are_checked(tmp_path: Path) -> None:
     done = run(tmp_path, _SHARED, "--kafka-config", "num.partitions")
     assert "--kafka-config num.partitions: NAME=VALUE is wanted" in done.stdout + done.stderr
+
+
+def test_tests_that_want_no_cluster_do_not_wait_for_one_to_be_imported() -> None:
+    code = "import sys, tidelog.testing.pytest_plugin; print([name for name in ('asyncio', 'tidelog.client') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_test_process_does_without_the_broker() -> None:
+    """The host that brokers are forked from imports it once; twice would be the longer half of the first start."""
+    code = "import sys; from tidelog.testing import Cluster; print('tidelog.broker' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-from tidelog.broker.internal_topics import GROUPS_TOPIC
 from tidelog.cli.together import are_together
 from tidelog.client import Admin, ClientError, ConsumedRecord, Consumer, ElectionKind, NewTopic, Producer
 from tidelog.client.admin_faults import FAULTS_CLIENT_ID
@@ -24,6 +23,7 @@ from tidelog.testing.looking import coordinator_of, described_group, leading_rep
 START_S: Final = 60.0
 WAIT_S: Final = 30.0
 _POLL_MS: Final = 500
+_OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,11 +222,11 @@ class AsyncCluster:
     async def move_coordinator(self, group: str, *, to: BrokerId | None = None, timeout_s: float = WAIT_S) -> BrokerId:
         """Let another broker look after a consumer group, or the one that is named; returns which."""
         await self.coordinator(group, timeout_s=timeout_s)  # or there may be no such topic yet
-        described = (await self._ask.describe_topics([GROUPS_TOPIC]))[GROUPS_TOPIC]
+        described = (await self._ask.describe_topics([_OFFSETS_TOPIC]))[_OFFSETS_TOPIC]
         if isinstance(described, ErrorCode):
-            raise ClusterFailed(f"{GROUPS_TOPIC} cannot be described: {described.name}")
+            raise ClusterFailed(f"{_OFFSETS_TOPIC} cannot be described: {described.name}")
         moved = await self.move_leader(
-            GROUPS_TOPIC, partition_of(group, len(described.partitions)), to=to, timeout_s=timeout_s
+            _OFFSETS_TOPIC, partition_of(group, len(described.partitions)), to=to, timeout_s=timeout_s
         )
         return await until(
             lambda: coordinator_of(self._ask, group),

@@ -23,7 +23,9 @@ def key(index: int) -> TopicPartition:
 
 
 def offsets_of(tasks: list[TaskRanges]) -> list[tuple[TopicPartition, int]]:
-    return sorted((each.topic_partition, at) for task in tasks for each in task.ranges for at in range(each.start, each.end))
+    return sorted(
+        (each.topic_partition, at) for task in tasks for each in task.ranges for at in range(each.start, each.end)
+    )
 
 
 def test_a_partition_without_a_start_is_new_and_read_from_the_beginning() -> None:
