@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Final, TypeAlias, TypeVar
 
 from tidelog.runtime.network import Address, NetworkFailure
@@ -60,11 +61,37 @@ class RealNetwork:
         """Open a connection and return its protocol, already connected. Both loops set TCP_NODELAY on every TCP stream."""
         if not 0 < address.port < 1 << 16:  # uvloop would take it modulo 65536.
             raise NetworkFailure(address, "port must be 1-65535")
+        failure: OSError | ValueError | OverflowError | None = None
         try:
-            _, protocol = await asyncio.get_running_loop().create_connection(factory, address.host, address.port)
+            for host in await _look_up(address):
+                try:
+                    _, protocol = await asyncio.get_running_loop().create_connection(factory, host, address.port)
+                except OSError as error:
+                    failure = error
+                else:
+                    return protocol
         except _UNUSABLE as error:
-            raise NetworkFailure(address, _reason(error)) from error
-        return protocol
+            failure = error
+        raise NetworkFailure(address, _reason(failure) if failure else "its name has no address") from failure
+
+
+async def _look_up(address: Address) -> list[str]:
+    """The IP addresses of a name, in the order to try them.
+
+    `create_connection` would look it up itself. But uvloop's, when given up meanwhile, leaves behind a lookup whose failure nobody takes.
+    """
+    if _is_numeric(address.host):
+        return [address.host]
+    found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(place[0]) for _, _, _, _, place in found))
+
+
+def _is_numeric(host: str) -> bool:
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 async def _resolve(address: Address) -> list[_Resolved]:
