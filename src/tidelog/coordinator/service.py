@@ -201,9 +201,8 @@ class CoordinatorService:
         except ApiError:
             raise
         except Exception:
-            led.shard = (
-                shard  # A bug, which is told; but who has it is better served without some timers than not at all.
-            )
+            # A bug, which is told; but its groups are better served without some timers than not at all.
+            led.shard = shard
             self._arm(led)
             raise
         led.shard = shard

@@ -100,9 +100,8 @@ class Shard:
         self._log = log
         self._limits = limits
         self._on_trouble = on_trouble
-        self._failures: dict[
-            object, int
-        ] = {}  # How often in a row something has failed that may not be a matter of time.
+        # How often in a row something has failed that may not be a matter of time.
+        self._failures: dict[object, int] = {}
         self._timers = Timers()
         self._parked: dict[Token, Command] = {}
         self._unsettled: deque[_Unsettled] = deque()

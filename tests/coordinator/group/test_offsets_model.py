@@ -32,6 +32,7 @@ class OffsetsModel(RuleBasedStateMachine):
     def begin(self) -> None:
         checks = GroupSettings(offsets_retention_ms=RETENTION_MS, offsets_retention_check_interval_ms=CHECK_MS)
         self.room = OffsetRoom(settings=checks, drive=self.drive)
+        self.room.topics.is_whole = True
         for topic in TOPICS:
             self.room.topics.create(topic)
         self.steps = 0
@@ -89,9 +90,17 @@ class OffsetsModel(RuleBasedStateMachine):
         self.room.topics.create(topic)
         self.room.driver.topics_changed()
         self.room.wait_ms(0)
-        for partition in PARTITIONS:
-            if partition[0] == topic:
-                self.forget(partition)
+        self.forget_topic(topic)
+
+    @rule(topic=st.sampled_from(TOPICS), is_compacted=st.booleans())
+    def delete_topic_while_nobody_looks(self, topic: str, is_compacted: bool) -> None:
+        """Whoever takes over has never heard of it; it is made again soon after."""
+        self.room.topics.delete(topic)
+        self.room.log.compact() if is_compacted else self.room.driver.fail_over()
+        self.room.wait_ms(0)
+        self.room.topics.create(topic)
+        self.room.driver.topics_changed()
+        self.forget_topic(topic)
 
     @rule()
     def delete_group(self) -> None:
@@ -131,6 +140,11 @@ class OffsetsModel(RuleBasedStateMachine):
 
     def is_pending(self, partition: Partition) -> bool:
         return any(partition in written for written in self.pending.values())
+
+    def forget_topic(self, topic: str) -> None:
+        for partition in PARTITIONS:
+            if partition[0] == topic:
+                self.forget(partition)
 
     def forget(self, partition: Partition) -> None:
         self.visible.pop(partition, None)
