@@ -53,6 +53,11 @@ class CachedTopics:
         topic = self._metadata.topic_by_id(topic_id)
         return None if topic is None else self._view(topic)
 
+    def id_of(self, name: str) -> TopicId | None:
+        """The id of the topic of this name, and nothing else about it."""
+        topic = self._metadata.topic(name)
+        return None if topic is None else topic.topic_id
+
     def names(self) -> list[str]:
         """All, in order."""
         return sorted(self._metadata.image.topics)

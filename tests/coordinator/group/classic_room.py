@@ -34,6 +34,10 @@ class NoTopics:
     def by_name(self, name: str) -> TopicView | None:
         return None
 
+    def id_of(self, name: str) -> TopicId | None:
+        view = self.by_name(name)
+        return None if view is None else view.topic_id
+
     def by_id(self, topic_id: TopicId) -> TopicView | None:
         return None
 

@@ -54,6 +54,10 @@ class FakeTopics:
     def by_name(self, name: str) -> TopicView | None:
         return self.views.get(name)
 
+    def id_of(self, name: str) -> TopicId | None:
+        view = self.by_name(name)
+        return None if view is None else view.topic_id
+
     def by_id(self, topic_id: TopicId) -> TopicView | None:
         return next((view for view in self.views.values() if view.topic_id == topic_id), None)
 

@@ -8,6 +8,7 @@ from tests.coordinator.group.offset_room import OffsetRoom
 from tidelog.coordinator.group.offsets.area import ExpiryTimer
 from tidelog.coordinator.group.offsets.sweep import TOMBSTONES_MAX
 from tidelog.model import ErrorCode
+from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 A, B, C = ("orders", 0), ("orders", 1), ("payments", 0)
 ORDERS = b"\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x06orders" + b"\xff\xff\xff\xff"
@@ -160,6 +161,67 @@ def test_what_was_committed_for_a_topic_that_was_made_again_stays_if_it_names_it
     room.driver.fail_over()
     assert room.fetch() == {A: 3}
     room.topics.delete("orders")
+    room.driver.topics_changed()
+    room.wait_ms(0)
+    assert room.fetch() == {}
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_what_was_committed_for_a_topic_that_was_made_again_stays_also_where_only_its_name_was_said(
+    room: OffsetRoom, *, is_transactional: bool
+) -> None:
+    room.topics.create("orders")
+    room.commit({A: 1, B: 2})
+    room.topics.delete("orders")
+    room.topics.create("orders")
+    if is_transactional:  # before anybody has looked at what became of the former one
+        room.commit_in_transaction(7, {A: 3})
+        room.log.end(7, is_committed=True)
+    else:
+        room.commit({A: 3})
+    room.driver.topics_changed()
+    room.wait_ms(0)
+    assert room.fetch() == {A: 3}
+    room.topics.is_whole = True
+    room.driver.fail_over()
+    room.wait_ms(0)
+    assert room.fetch() == {A: 3}
+
+
+def test_a_commit_that_was_accepted_before_the_log_took_the_tombstones_stays(room: OffsetRoom) -> None:
+    room.topics.create("orders")
+    room.commit({A: 500, B: 600})
+    room.driver.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    room.topics.delete("orders")
+    room.driver.topics_changed()
+    room.wait_ms(700)
+    room.topics.create("orders")
+    room.driver.topics_changed()
+    room.wait_ms(750)
+    room.driver.append_error = None
+    assert room.commit({A: 7}) == {A: ErrorCode.NONE}
+    room.wait_ms(1_000)
+    assert room.fetch() == {A: 7}
+
+
+def test_what_was_seen_of_topics_while_nothing_could_be_written_is_seen_again(room: OffsetRoom) -> None:
+    """A KIP-848 group subscribed to the topic has something to write at the same moment, so nothing was decided."""
+    room.topics.create("orders")
+    joining = ConsumerGroupHeartbeatRequest(
+        group_id="modern",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=("orders",),
+        topic_partitions=(),
+    )
+    room.driver.ask(joining, version=1)
+    room.commit({A: 500})
+    room.topics.delete("orders")
+    room.driver.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    room.driver.topics_changed()
+    assert room.fetch() == {A: 500}
+    room.driver.append_error = None
     room.driver.topics_changed()
     room.wait_ms(0)
     assert room.fetch() == {}

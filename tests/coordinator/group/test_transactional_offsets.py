@@ -9,7 +9,7 @@ from tests.coordinator.group.offset_room import OffsetRoom, transactional_reques
 from tidelog.coordinator import Client, Command
 from tidelog.coordinator.group.records import CommittedOffset, read_committed_offset, read_offset_key
 from tidelog.coordinator.group.settings import GroupSettings
-from tidelog.model import ErrorCode, ProducerIdentity
+from tidelog.model import NO_TIMESTAMP, ErrorCode, ProducerIdentity
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 A, B = ("orders", 0), ("orders", 1)
@@ -52,7 +52,9 @@ def test_the_records_lie_in_the_transaction_of_the_producer(room: OffsetRoom) ->
     assert [read_offset_key(record.key) for record in decision.records] == [(GROUP, *A), (GROUP, *B)]
     values = [read_committed_offset(record.value or b"") for record in decision.records]
     now_ms = room.driver.now.wall_ms
-    assert values == [CommittedOffset(5, 4, "note", now_ms), CommittedOffset(6, 4, "note", now_ms)]
+    topic_id = room.topics.id_of("orders")
+    assert values == [CommittedOffset(offset, 4, "note", now_ms, NO_TIMESTAMP, topic_id) for offset in (5, 6)]
+    assert topic_id is not None
     assert not decision.is_told_at_once, "who hears it may rely on it"
 
 

@@ -69,6 +69,12 @@ class GroupChange(NamedTuple):
     group: Group | None
 
 
+class TopicsSeen(NamedTuple):
+    """A change in memory: which topics were there when the offsets of topics that are gone were last looked for."""
+
+    topic_ids: dict[bytes, TopicId]
+
+
 class TopicView(NamedTuple):
     """A topic as the assignors see it: the racks of the replicas of each partition."""
 
@@ -93,6 +99,10 @@ class Topics(Protocol):
         """The topic of this id."""
         ...
 
+    def id_of(self, name: str) -> TopicId | None:
+        """The id of the topic of this name, and nothing else about it."""
+        ...
+
     def names(self) -> list[str]:
         """All, in order."""
         ...
@@ -114,6 +124,8 @@ class GroupBook:
 
     topics: Topics
     groups: dict[str, Group] = field(default_factory=dict)
+    #: The ids of topics that offsets were committed for, as soon as they are known.
+    topic_ids: dict[bytes, TopicId] = field(default_factory=dict)
 
     def put(self, change: GroupChange) -> None:
         """Take over a change."""
@@ -121,3 +133,7 @@ class GroupBook:
             self.groups.pop(change.group_id, None)
         else:
             self.groups[change.group_id] = change.group
+
+    def see(self, change: TopicsSeen) -> None:
+        """Take over a change."""
+        self.topic_ids = change.topic_ids

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tidelog.coordinator.group.area import Area
-from tidelog.coordinator.group.book import GroupBook, GroupChange
+from tidelog.coordinator.group.book import GroupBook, GroupChange, TopicsSeen
 from tidelog.coordinator.machine import (
     NO_DECISION,
     Command,
@@ -56,10 +56,14 @@ class GroupMachine:
             area.end_transaction(producer_id, is_committed=is_committed, offset=offset)
 
     def adopt(self, change: object) -> None:
-        """A group as it is now."""
-        invariant(isinstance(change, GroupChange), "groups are all that changes in memory")
-        if isinstance(change, GroupChange):
-            self._book.put(change)
+        """A group as it is now, or the topics."""
+        match change:
+            case GroupChange():
+                self._book.put(change)
+            case TopicsSeen():
+                self._book.see(change)
+            case _:
+                invariant(False, "groups and topics are all that changes in memory")
 
     def on_loaded(self, now: Moment) -> Iterator[Decision]:
         """What all areas want."""

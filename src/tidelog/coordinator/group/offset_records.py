@@ -48,7 +48,7 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_ms: TimestampMs
     expire_ms: TimestampMs = NO_TIMESTAMP  # only where the client asked for a retention of its own
-    topic_id: TopicId | None = None  # only where the client named the topic by id
+    topic_id: TopicId | None = None  # none where nobody here knew the topic
 
 
 def offset_record(key: OffsetKey, value: CommittedOffset | None) -> CoordinatorRecord:

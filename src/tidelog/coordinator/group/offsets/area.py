@@ -74,7 +74,7 @@ class OffsetsArea:
     def __init__(self, book: GroupBook, settings: GroupSettings) -> None:
         self._book = book
         self._settings = settings
-        self._watch = TopicWatch(book.topics)
+        self._watch = TopicWatch(book)
         self.table = OffsetTable(on_topic=self._watch.notice)
 
     @property
@@ -118,14 +118,19 @@ class OffsetsArea:
             some = group_ids[first : first + LOOKS_AT_ONCE]
             orphans = [group_id for group_id in some if group_id not in self._book.groups]
             yield Decision(changes=tuple(GroupChange(name, ClassicGroup(group_id=name)) for name in orphans))
-        timers = [self._next_expiry(now), *self._forget_vanished(now)]
+        timers = [self._next_expiry(now)]
         if any(self.table.topics):
             timers.append(TimerChange(LostTopicsTimer(), now.monotonic_ms))
         yield Decision(timers=tuple(timers))
+        yield self.on_topics_changed(now)
 
     def on_topics_changed(self, now: Moment) -> Decision:
         """Offsets of topics that were deleted are forgotten in slices."""
-        return Decision(timers=tuple(self._forget_vanished(now)))
+        vanished, seen = self._watch.look(self.table.topics)
+        if not vanished:
+            return Decision(changes=(seen,))
+        timer = DeletedTopicsTimer(vanished, Place(tuple(self.table.groups)))
+        return Decision(changes=(seen,), timers=(TimerChange(timer, now.monotonic_ms),))
 
     def end_transaction(self, producer_id: ProducerId, *, is_committed: bool, offset: Offset) -> None:
         """What a transaction committed becomes visible, or never was."""
@@ -144,7 +149,8 @@ class OffsetsArea:
             group = check_commit(self._book, command, request)
         except ApiError as refusal:
             return Decision(replies=(Reply(command.token, refuse_commit(command, refusal.code)),), is_told_at_once=True)
-        writer = CommitWriter(request, metadata_max=self._settings.offset_metadata_max_bytes, now=now)
+        metadata_max = self._settings.offset_metadata_max_bytes
+        writer = CommitWriter(request, self._book.topics, metadata_max=metadata_max, now=now)
         response = writer.write()
         return Decision(
             replies=(Reply(command.token, response),),
@@ -174,13 +180,6 @@ class OffsetsArea:
             return Decision(records=records, timers=(self._next_expiry(now),), may_be_cut=True)
         timer = TimerChange(ExpiryTimer(next_place), now.monotonic_ms)
         return Decision(records=records, timers=(timer,), may_be_cut=True)
-
-    def _forget_vanished(self, now: Moment) -> Iterator[TimerChange]:
-        """Topics that were here before, be it that it was while the partition was loaded."""
-        vanished = self._watch.vanished(self.table.topics)
-        if vanished:
-            timer = DeletedTopicsTimer(vanished, Place(tuple(self.table.groups)))
-            yield TimerChange(timer, now.monotonic_ms)
 
     def _forget_topics(self, key: TimerKey, now: Moment) -> Decision:
         timer = rung(key, DeletedTopicsTimer)

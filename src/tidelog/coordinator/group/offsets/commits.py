@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from tidelog.coordinator.group.book import Group, GroupBook
+from tidelog.coordinator.group.book import Group, GroupBook, Topics
 from tidelog.coordinator.group.offsets.keys import STRING_BYTES_MAX
 from tidelog.coordinator.group.records import CommittedOffset, OffsetKey, offset_record
 from tidelog.coordinator.machine import Command, CoordinatorRecord, Moment
@@ -47,10 +48,15 @@ def check_commit(book: GroupBook, command: Command, request: OffsetCommitRequest
 
 
 class CommitWriter:
-    """The records of one request, and its answer. The offsets are not compared with any log: a client may commit what it likes."""
+    """The records of one request, and its answer. The offsets are not compared with any log: a client may commit what it likes.
 
-    def __init__(self, request: OffsetCommitRequest, *, metadata_max: int, now: Moment) -> None:
+    Each tells of which topic it is, also where the client has only said its name: offsets of a topic must not outlive it, and those of
+    another that has its name by now must not go with it.
+    """
+
+    def __init__(self, request: OffsetCommitRequest, topics: Topics, *, metadata_max: int, now: Moment) -> None:
         self._request = request
+        self._topics = topics
         self._metadata_max = metadata_max
         self._now = now
         self._expire_ms = _expiry(request.retention_time_ms, now)
@@ -63,22 +69,26 @@ class CommitWriter:
                 OffsetCommitResponseTopic(
                     name=topic.name,
                     topic_id=topic.topic_id,
-                    partitions=tuple(self._write(topic, partition) for partition in topic.partitions),
+                    partitions=tuple(self._write_each(topic)),
                 )
                 for topic in self._request.topics
             )
         )
 
+    def _write_each(self, topic: OffsetCommitRequestTopic) -> Iterator[OffsetCommitResponsePartition]:
+        topic_id = topic.topic_id or self._topics.id_of(topic.name)
+        return (self._write(topic.name, topic_id, partition) for partition in topic.partitions)
+
     def _write(
-        self, topic: OffsetCommitRequestTopic, partition: OffsetCommitRequestPartition
+        self, topic: str, topic_id: TopicId | None, partition: OffsetCommitRequestPartition
     ) -> OffsetCommitResponsePartition:
         metadata = partition.committed_metadata or ""
         error = ErrorCode.NONE
         if is_too_long(metadata, self._metadata_max):
             error = ErrorCode.OFFSET_METADATA_TOO_LARGE
         else:
-            key = OffsetKey(self._request.group_id, topic.name, partition.partition_index)
-            self.records.append(offset_record(key, self._value(partition, metadata, topic.topic_id)))
+            key = OffsetKey(self._request.group_id, topic, partition.partition_index)
+            self.records.append(offset_record(key, self._value(partition, metadata, topic_id)))
         return OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
 
     def _value(

@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from tidelog.coordinator.group.book import Topics
+from tidelog.coordinator.group.book import GroupBook, TopicsSeen
 from tidelog.model import TopicId
 
 
-class TopicWatch:
-    """Remembers the ids of topics that offsets were committed for, as soon as they are known."""
+class TopicNews(NamedTuple):
+    """What a look at the topics has shown; only who takes over what was seen will not see it again."""
 
-    def __init__(self, topics: Topics) -> None:
-        self._topics = topics
-        self._ids: dict[bytes, TopicId] = {}
+    vanished: tuple[bytes, ...]
+    seen: TopicsSeen
+
+
+class TopicWatch:
+    """Compares the topics that offsets were committed for with those there are."""
+
+    def __init__(self, book: GroupBook) -> None:
+        self._book = book
 
     def notice(self, topic: bytes) -> None:
         """An offset of a topic that may be new."""
-        if topic in self._ids:
+        if topic in self._book.topic_ids:
             return
-        view = self._topics.by_name(topic.decode())
-        if view is not None:
-            self._ids[topic] = view.topic_id
+        topic_id = self._book.topics.id_of(topic.decode())
+        if topic_id is not None:
+            self._book.topic_ids[topic] = topic_id
 
-    def vanished(self, topics: Iterable[bytes]) -> tuple[bytes, ...]:
+    def look(self, topics: Iterable[bytes]) -> TopicNews:
         """Those of them that were there before and are not any more, be it that another of the same name took their place."""
         vanished = []
-        ids: dict[bytes, TopicId] = {}
+        topic_ids: dict[bytes, TopicId] = {}
         for topic in dict.fromkeys(topics):
-            view = self._topics.by_name(topic.decode())
-            known_id = self._ids.get(topic)
-            if view is not None:
-                ids[topic] = view.topic_id
-            if known_id is not None and (view is None or view.topic_id != known_id):
+            topic_id = self._book.topics.id_of(topic.decode())
+            known_id = self._book.topic_ids.get(topic)
+            if topic_id is not None:
+                topic_ids[topic] = topic_id
+            if known_id is not None and topic_id != known_id:
                 vanished.append(topic)
-        self._ids = ids
-        return tuple(vanished)
+        return TopicNews(tuple(vanished), TopicsSeen(topic_ids))

@@ -12,7 +12,7 @@ from tidelog.coordinator.group.offsets.keys import STRING_BYTES_MAX
 from tidelog.coordinator.group.offsets.refusals import refuse_transactional_commit
 from tidelog.coordinator.group.records import CommittedOffset, OffsetKey, offset_record
 from tidelog.coordinator.machine import Command, CoordinatorRecord, Decision, Moment, Reply
-from tidelog.model import NO_TIMESTAMP, ApiError, ErrorCode, ProducerIdentity
+from tidelog.model import NO_TIMESTAMP, ApiError, ErrorCode, ProducerIdentity, TopicId
 from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -34,13 +34,14 @@ def decide_transactional_commit(book: GroupBook, command: Command, now: Moment, 
     topics = []
     for topic in request.topics:
         results = []
+        topic_id = book.topics.id_of(topic.name)
         for partition in topic.partitions:
             error = ErrorCode.NONE
             if is_too_long(partition.committed_metadata or "", metadata_max):
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 key = OffsetKey(request.group_id, topic.name, partition.partition_index)
-                records.append(offset_record(key, _value(partition, now)))
+                records.append(offset_record(key, _value(partition, topic_id, now)))
             results.append(
                 TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
             )
@@ -82,11 +83,12 @@ def _check(book: GroupBook, request: TxnOffsetCommitRequest) -> None:
         raise
 
 
-def _value(partition: TxnOffsetCommitRequestPartition, now: Moment) -> CommittedOffset:
+def _value(partition: TxnOffsetCommitRequestPartition, topic_id: TopicId | None, now: Moment) -> CommittedOffset:
     return CommittedOffset(
         partition.committed_offset,
         partition.committed_leader_epoch,
         partition.committed_metadata or "",
         now.wall_ms,
         NO_TIMESTAMP,
+        topic_id,
     )
