@@ -12,10 +12,11 @@ from tidelog.client import Cluster, CommitFailed, Committed, ConsumerConfig, Gro
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.groups.membership import Identity
 from tidelog.client.groups.offset_calls import OffsetCalls
-from tidelog.model import ErrorCode, TopicPartition
+from tidelog.model import ErrorCode, IsolationLevel, TopicPartition
 from tidelog.runtime import Runtime
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.offset_commit import OffsetCommitRequest
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequest
 
 ME = Identity("me", 3)
 
@@ -83,6 +84,26 @@ def test_coordinator_that_never_gets_ready_is_waited_for_until_the_timeout() -> 
     with pytest.raises(CommitFailed, match="no answer in time"):
         committing.run()
     assert 3 <= len(committing.brokers.requests(OffsetCommitRequest)) <= 10
+
+
+def test_offset_that_awaits_its_marker_is_waited_for_whatever_is_read() -> None:
+    brokers = ScriptedBrokers()
+    coordinator = ScriptedCoordinator(brokers, 2)
+    coordinator.committed[T0] = (20, -1)
+    coordinator.refuse(ApiKey.OFFSET_FETCH, *[ErrorCode.UNSTABLE_OFFSET_COMMIT] * 2)
+    found: list[Committed | None] = []
+
+    async def story(runtime: Runtime) -> None:
+        config = ConsumerConfig.from_properties({"bootstrap.servers": brokers.bootstrap, "group.id": "g"})
+        assert config.isolation_level is IsolationLevel.READ_UNCOMMITTED
+        async with Cluster(config, runtime) as cluster:
+            calls = OffsetCalls(cluster, config, runtime, Coordinators(cluster, config, runtime))
+            found.append((await calls.fetch([T0], Identity, timeout_ms=5_000))[T0])
+
+    brokers.run(story)
+    assert [one and one.offset for one in found] == [20]
+    asked = [request for _, request in brokers.requests(OffsetFetchRequest)]
+    assert [request.require_stable for request in asked] == [True] * 3
 
 
 def test_coordinator_that_will_not_tell_is_no_reason_to_ask_again() -> None:

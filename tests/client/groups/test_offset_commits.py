@@ -64,12 +64,13 @@ def test_nobody_in_particular_is_no_instance_either() -> None:
 
 
 def test_fetch_names_the_group_where_each_version_has_it() -> None:
-    old = fetch_request("g", Identity("me", 3), [T0], requires_stable=True, version=7)
+    old = fetch_request("g", Identity("me", 3), [T0], version=7)
     assert (old.group_id, old.groups, old.require_stable) == ("g", (), True)
-    assert not fetch_request("g", Identity(), [T0], requires_stable=True, version=6).require_stable
-    new = fetch_request("g", Identity("me", 3), [T0], requires_stable=False, version=9)
+    assert not fetch_request("g", Identity(), [T0], version=6).require_stable
+    new = fetch_request("g", Identity("me", 3), [T0], version=9)
     assert (new.group_id, new.groups[0].member_id, new.groups[0].member_epoch) == ("", "me", 3)
-    assert fetch_request("g", Identity(), [T0], requires_stable=False, version=9).groups[0].member_id is None
+    assert new.require_stable
+    assert fetch_request("g", Identity(), [T0], version=9).groups[0].member_id is None
 
 
 def test_fetch_tells_what_was_committed_what_was_not_and_what_nobody_knows_yet() -> None:

@@ -31,7 +31,7 @@ from tidelog.client.groups.offset_commits import (
     read_commit,
     read_fetch,
 )
-from tidelog.model import ErrorCode, IsolationLevel, TopicPartition
+from tidelog.model import ErrorCode, TopicPartition
 from tidelog.wire.api import ApiKey
 
 
@@ -148,8 +148,7 @@ class OffsetCalls:
             node = await self._coordinators.of(self._group_id)
             connection = await self._cluster.connect(node, Lane.CONTROL)
             version = min(connection.version_of(ApiKey.OFFSET_FETCH), NAMES_UP_TO)
-            is_stable = self._config.isolation_level is IsolationLevel.READ_COMMITTED
-            request = fetch_request(self._group_id, member, wanted, requires_stable=is_stable, version=version)
+            request = fetch_request(self._group_id, member, wanted, version=version)
             answer = read_fetch(await connection.request(request, version=version))
         except (ConnectionLost, BrokersUnreachable):
             self._on_loss()

@@ -111,14 +111,18 @@ def read_commit(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCod
 
 
 def fetch_request(
-    group_id: str, identity: Identity, wanted: Iterable[TopicPartition], *, requires_stable: bool, version: int
+    group_id: str, identity: Identity, wanted: Iterable[TopicPartition], *, version: int
 ) -> OffsetFetchRequest:
-    """What was committed; where `requires_stable`, not before transactions that commit offsets are decided (version 7)."""
+    """What was committed, and not before transactions that commit offsets are decided (version 7).
+
+    Whatever records the consumer wants to see: another member may have ended a transaction whose marker is still on its way, and whoever went
+    on from what was committed before would do its work a second time.
+    """
     indexes: dict[str, list[int]] = {}
     for topic_partition in wanted:
         indexes.setdefault(topic_partition.topic, []).append(topic_partition.index)
     topics = tuple(OffsetFetchRequestTopics(name=name, partition_indexes=tuple(each)) for name, each in indexes.items())
-    is_stable = requires_stable and version >= 7
+    is_stable = version >= 7
     if version < GROUPS_FROM:
         return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=is_stable)
     group = OffsetFetchRequestGroup(
