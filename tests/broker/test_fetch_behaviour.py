@@ -9,6 +9,7 @@ import pytest
 
 from tests.broker.conversation import Conversation, topic_id_of
 from tests.broker.test_versions import produced
+from tests.cluster.waiting import eventually
 from tests.compatibility.processes import TidelogProcess
 from tidelog.model import ErrorCode
 from tidelog.records import headers
@@ -66,10 +67,17 @@ def create(conversation: Conversation, topic: str, partition_count: int) -> None
     assert created.error_code is ErrorCode.NONE
 
 
+def first_fetch_without_errors(conversation: Conversation, partition_count: int) -> FetchResponse | None:
+    """None while logs are still made: a topic is answered for after five seconds at most, on a slow disk before all of it is there."""
+    full = conversation.ask(fetch("thousand", *[0] * partition_count, session=(0, 0)), VERSION)
+    errors = {partition.error_code for topic in full.responses for partition in topic.partitions}
+    return full if errors == {ErrorCode.NONE} else None
+
+
 def test_an_idle_session_over_1000_partitions_answers_in_under_100_bytes(tidelog: TidelogProcess) -> None:
     with Conversation(tidelog.bootstrap) as conversation:
         create(conversation, "thousand", 1000)
-        full = conversation.ask(fetch("thousand", *[0] * 1000, session=(0, 0)), VERSION)
+        full = eventually(lambda: first_fetch_without_errors(conversation, 1000), "all 1000 logs are there")
         assert full.session_id != 0
         assert sum(len(topic.partitions) for topic in full.responses) == 1000
         conversation.send(fetch("thousand", session=(full.session_id, 1)), VERSION)

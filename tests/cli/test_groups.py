@@ -43,7 +43,7 @@ def member(bootstrap: str, topic: str, group: str, *options: str) -> Iterator[Ru
     with RunningProcess(command) as process:
         yield process
         process.process.send_signal(signal.SIGINT)
-        process.process.wait(20)
+        process.process.wait(90)
 
 
 def described(shell: Shell, *words: str) -> list[dict[str, Any]]:

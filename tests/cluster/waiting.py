@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_S: Final = 40  # for what takes seconds when the machine is idle
+PATIENCE_S: Final = 90  # bounds what hangs; it is no verdict
 _PAUSE_S: Final = 0.05
 _pause: Final = threading.Event()  # never set: something to wait on between two looks at the world
 

@@ -46,7 +46,7 @@ class OurClient:
         self._where = {"bootstrap.servers": bootstrap}
 
     def run(self, story: Coroutine[None, None, T]) -> T:
-        return asyncio.run(asyncio.wait_for(story, 30))
+        return asyncio.run(asyncio.wait_for(story, 90))
 
     def client(self, **settings: str) -> ClientConfig:
         return ClientConfig.from_properties(self._where | _named(settings))

@@ -69,7 +69,7 @@ def test_admin_clients_create_describe_and_delete_topics(tidelog: TidelogProcess
         topic
     ].result(timeout=60)
     assert sorted(admin.list_topics(topic, timeout=60).topics[topic].partitions) == [0, 1, 2]
-    admin.delete_topics([topic], operation_timeout=60)[topic].result(timeout=10)
+    admin.delete_topics([topic], operation_timeout=60)[topic].result(timeout=90)
     assert topic not in admin.list_topics(timeout=60).topics
 
 

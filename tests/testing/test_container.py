@@ -15,7 +15,7 @@ def test_it_is_used_as_the_other_is() -> None:
         bootstrap = kafka.get_bootstrap_server()
         assert bootstrap == f"{kafka.get_container_host_ip()}:{kafka.get_exposed_port(9093)}"
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        found = admin.list_topics("made-by-asking", timeout=30)
+        found = admin.list_topics("made-by-asking", timeout=90)
         assert len(found.topics["made-by-asking"].partitions) in {0, 3}  # 0 while it is only just being made
         assert kafka.get_logs()[0]
 
