@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,6 +66,24 @@ def test_a_group_goes_on_where_the_last_of_its_members_stopped(shell: Shell, fil
     ]
     assert shell.ok("consume", "-t", filled, "-g", group, "-e") == b""
     assert offsets(shell, group) == {0: 3, 1: 3}
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_nobody_took_is_not_committed(
+    shell: Shell, bootstrap: str, topic: str, group: str, unbuffered: str
+) -> None:
+    """As with `| head -n 1`: a poll brings far more than a pipe holds, so most of it is never printed."""
+    shell.ok("topics", "create", topic)
+    lines = [b"%04d " % number + b"x" * 1_000 for number in range(1_500)]
+    shell.ok("produce", "-t", topic, stdin=b"\n".join(lines))
+    command = [sys.executable, "-m", "tidelog", "consume", "-b", bootstrap, "-t", topic, "-g", group]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == lines[0] + b"\n"
+        process.stdout.close()
+        process.wait(90)
+    assert shell.ok("consume", "-t", topic, "-g", group, "-e").splitlines() == lines
 
 
 def test_a_group_that_starts_at_the_end_prints_nothing_old(shell: Shell, filled: str, group: str) -> None:

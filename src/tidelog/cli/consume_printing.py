@@ -30,14 +30,29 @@ class Printing:
         return self.progress.record_count == self.count_max
 
     async def print_some(self, consumer: Consumer, before: Mapping[TopicPartition, Offset] | None = None) -> None:
-        """Print what comes next, if anything comes soon; of partitions with an end only what is before it."""
+        """Print what comes next, if anything comes soon; of partitions with an end only what is before it.
+
+        What nobody took (a full disk, a reader that went away) is put back: it was not read, and shall not be committed.
+        """
         count = self.progress.record_count
         left = POLL_RECORDS_MAX if self.count_max is None else min(POLL_RECORDS_MAX, self.count_max - count)
         records = await consumer.poll(max_records=left, timeout_ms=POLL_TIMEOUT_MS)
         wanted = [each for each in records if before is None or each.offset < before[each.topic_partition]]
-        sys.stdout.buffer.write(b"".join([self.show(_shown(record)) for record in wanted]))
-        sys.stdout.buffer.flush()
+        try:
+            _print(b"".join([self.show(_shown(record)) for record in wanted]))
+        except Exception:
+            for topic_partition, offset in {each.topic_partition: each.offset for each in reversed(records)}.items():
+                consumer.seek(topic_partition, offset)
+            raise
         self.progress.add(len(wanted), sum(_size(record) for record in wanted))
+
+
+def _print(data: bytes) -> None:
+    """All of it: with PYTHONUNBUFFERED, which images for containers like to set, a write may take a part and be content."""
+    left = memoryview(data)
+    while left:
+        left = left[sys.stdout.buffer.write(left) :]
+    sys.stdout.buffer.flush()
 
 
 def _size(record: ConsumedRecord) -> int:
