@@ -124,6 +124,21 @@ def test_join_says_what_java_says() -> None:
     assert read_subscription(request.protocols[1].metadata).user_data == b"\xff\xff\xff\xff"
 
 
+def test_what_a_program_subscribes_to_during_a_rebalance_is_said_in_the_next_one() -> None:
+    driven = Driven()
+    driven.join()
+    driven.member.subscribe(Wish(topics=("t", "u")))
+    driven.answer(joined(1))
+    driven.synced(T0)
+    driven.told()
+    assert driven.told() == Change(revoked=(T0,), is_rebalance=True)
+    assert read_subscription(driven.join().protocols[0].metadata).topics == ("t", "u")
+    driven.answer(joined(2))
+    driven.synced(T0)
+    driven.told()
+    assert isinstance(driven.member.next_step(driven.now_ms), Rest), "nothing is left to be said"
+
+
 def test_follower_syncs_without_assignments_and_its_program_is_told() -> None:
     driven = Driven()
     driven.joined()

@@ -95,6 +95,16 @@ def test_topics_that_were_subscribed_instead_of_a_pattern_take_it_back() -> None
     assert (request.subscribed_topic_names, request.subscribed_topic_regex) == (("t",), "")
 
 
+def test_a_pattern_is_taken_back_once_more_where_that_was_not_heard() -> None:
+    driven = Driven(wish=Wish(pattern="t.*"))
+    driven.settle()
+    driven.member.subscribe(Wish(topics=("t",)))
+    driven.says()
+    driven.member.on_failure(driven.now_ms)
+    request = driven.says()
+    assert (request.subscribed_topic_names, request.subscribed_topic_regex) == (("t",), "")
+
+
 def test_assignment_is_named_told_and_acknowledged_at_once() -> None:
     driven = Driven()
     driven.says()

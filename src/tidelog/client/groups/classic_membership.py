@@ -73,6 +73,7 @@ class ClassicMembership:
         self._assignors = [ASSIGNORS[name] for name in settings.assignors]
         self._protocol = common_protocol(self._assignors)
         self._wish: Wish | None = None
+        self._said: Wish | None = None  # what the group was told when the member joined
         self._phase = _Phase.OUTSIDE
         self._member_id = UNKNOWN_MEMBER
         self._generation = NO_EPOCH
@@ -142,6 +143,7 @@ class ClassicMembership:
         if self._is_ready_to_join():
             self._phase = _Phase.JOINING
             self._is_prepared = self._wants_rejoin = False
+            self._said = self._wish
             return Ask(self._join_request(), self._settings.max_poll_interval_ms + JOIN_GRACE_MS)
         if self._phase is _Phase.UNJOINED:
             return Rest(self._poll_due_ms)
@@ -360,6 +362,8 @@ class ClassicMembership:
             self._join_again()
             return Outlook.BACK_OFF
         self._phase = _Phase.STABLE
+        if self._wish is not None and self._wish != self._said:
+            self._want_rejoin()
         return Outlook.GO_ON
 
     def _on_heartbeat(self, response: HeartbeatResponse) -> Outlook:

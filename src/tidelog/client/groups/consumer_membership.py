@@ -228,11 +228,14 @@ class ConsumerMembership:
             rack_id=settings.rack if says_all else None,
             rebalance_timeout_ms=settings.max_poll_interval_ms if says_all else -1,
             subscribed_topic_names=tuple(sorted(wish.topics)) if says_wish else None,
-            # An empty pattern takes back one that was said before.
-            subscribed_topic_regex=wish.pattern if says_all else ((wish.pattern or "") if says_wish else None),
+            subscribed_topic_regex=self._said_pattern(wish) if says_wish else None,
             server_assignor=settings.remote_assignor if says_all else None,
             topic_partitions=self._by_topic(self._owned) if says_owned else None,
         )
+
+    def _said_pattern(self, wish: Wish) -> str | None:
+        """None leaves a member that is there what it said before, so an empty one takes that back, be it that nobody heard it."""
+        return wish.pattern if self._phase is _Phase.JOINING else wish.pattern or ""
 
     def _on_error(self, code: ErrorCode) -> Outlook:
         self._must_say_all = True

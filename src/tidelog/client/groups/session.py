@@ -52,7 +52,8 @@ class GroupSession:
         self._matched_at_ms: float | None = None
         self._failures = 0
         self._lives = 0  # answers to questions of an earlier one are ignored
-        self._tracked: tuple[str, ...] = ()
+        self._tracked: tuple[str, ...] = ()  # what this member wants
+        self._shared_out: tuple[str, ...] = ()  # what others want too, once it has led
         self._failure: ClientError | None = None
         self._wake = asyncio.Event()
 
@@ -67,7 +68,7 @@ class GroupSession:
         self._failure = self._matched_at_ms = None
         self._pattern = wish if isinstance(wish, re.Pattern) else None
         if not isinstance(wish, re.Pattern):
-            self._tracked = () if wish is None else wish.topics
+            self._tracked, self._shared_out = () if wish is None else wish.topics, ()
             self._membership.subscribe(wish)
         self.wake()
 
@@ -102,7 +103,7 @@ class GroupSession:
 
     async def _step(self) -> None:
         now_ms = self._now_ms()
-        self._cluster.track(*self._tracked)
+        self._cluster.track(*self._tracked, *self._shared_out)
         known = {name: len(topic.partitions) for name, topic in self._cluster.metadata.topics.items()}
         self._membership.on_count_news(known)
         step = Rest(None) if self._failure is not None else self._membership.next_step(now_ms)
@@ -170,7 +171,7 @@ class GroupSession:
 
     async def _count(self, topics: tuple[str, ...]) -> None:
         """A new leader asks the cluster; if that takes too long, what is known has to do, and a rebalance follows when more is."""
-        self._tracked = topics
+        self._shared_out = topics
         try:
             async with asyncio.timeout(self._config.session_timeout_ms / 3 / 1000):
                 await self._cluster.refresh(*topics)
