@@ -21,12 +21,20 @@ from tests.broker.group_talk import (
     wait_for_coordinator,
 )
 from tests.compatibility.processes import TidelogProcess
+from tidelog.broker.handlers.find_coordinator import KEYS_PER_SLICE
+from tidelog.broker.handlers.offset_fetch import INDEXES_PER_SLICE
 from tidelog.model import ErrorCode
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.join_group import JoinGroupRequestProtocol
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
+from tidelog.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 
 pytestmark = pytest.mark.slow
 CLIENT = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -116,6 +124,45 @@ def test_a_member_nobody_knows_is_refused_in_a_group_nobody_knows(tidelog: Tidel
         assert left.error_code is ErrorCode.UNKNOWN_MEMBER_ID
         heartbeat = conversation.ask(consumer_heartbeat(topic, CLIENT_MADE_ID, 5), 1)
         assert heartbeat.error_code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_nobody_knows_has_nothing_to_forget_whatever_topics_there_are(
+    tidelog: TidelogProcess, topic: str
+) -> None:
+    with Conversation(tidelog.bootstrap) as conversation:
+        wait_for_coordinator(conversation, topic)
+        partitions = (OffsetDeleteRequestPartition(partition_index=0),)
+        topics = (OffsetDeleteRequestTopic(name="no-such-topic", partitions=partitions),)
+        refused = conversation.ask(OffsetDeleteRequest(group_id="nobody", topics=topics), 0)
+        assert refused.error_code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_coordinator_is_named_once_for_each_key(tidelog: TidelogProcess, topic: str) -> None:
+    with Conversation(tidelog.bootstrap) as conversation:
+        wait_for_coordinator(conversation, topic)
+        keys = [f"key-{number}" for number in range(KEYS_PER_SLICE * 2 + 1)]
+        found = conversation.ask(FindCoordinatorRequest(coordinator_keys=(*keys, *keys)), 4).coordinators
+        assert [each.key for each in found] == keys
+
+
+def test_a_long_list_of_partitions_is_read_in_portions_and_answered_as_one(tidelog: TidelogProcess, topic: str) -> None:
+    with Conversation(tidelog.bootstrap) as conversation:
+        wait_for_coordinator(conversation, topic)
+        topic_id_of(conversation, topic)
+        conversation.ask(commit_request(topic, topic, {0: 5}), 9)
+        many = INDEXES_PER_SLICE * 2 + 10
+        asked = tuple(
+            OffsetFetchRequestTopics(name=name, partition_indexes=tuple(range(count)))
+            for name, count in (("before", 3), ("large", many), ("nothing", 0), (topic, 3), ("full", INDEXES_PER_SLICE))
+        )
+        group = OffsetFetchRequestGroup(group_id=topic, topics=asked)
+        (answer,) = conversation.ask(OffsetFetchRequest(groups=(group,)), 9).groups
+        assert answer.error_code is ErrorCode.NONE
+        assert [(each.name, [one.partition_index for one in each.partitions]) for each in answer.topics] == [
+            (each.name, list(each.partition_indexes)) for each in asked
+        ]
+        found = {one.partition_index: one.committed_offset for one in answer.topics[3].partitions}
+        assert found == {0: 5, 1: -1, 2: -1}
 
 
 def test_no_protocols_or_none_in_common_is_inconsistent(tidelog: TidelogProcess, topic: str) -> None:

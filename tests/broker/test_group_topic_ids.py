@@ -67,7 +67,7 @@ def heard(handle: Any, request: object, version: int) -> Any:
     return node.groups.asked[0]
 
 
-def test_a_commit_by_id_is_written_with_the_id_and_one_by_name_without() -> None:
+def test_the_coordinator_hears_the_name_always_and_the_id_where_the_client_said_it() -> None:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
     for version, name, topic_id in ((9, "t", None), (10, "", ID)):
         topic = OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=(partition,))

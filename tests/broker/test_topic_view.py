@@ -87,6 +87,15 @@ def test_a_view_follows_the_topic_and_the_brokers() -> None:
     assert renamed.racks == (frozenset({"north"}),)
 
 
+def test_a_broker_that_dies_stays_in_its_rack() -> None:
+    metadata = cache("east", "west")
+    metadata.take_topics([topic("t", (1, 2))])
+    topics = CachedTopics(metadata)
+    before = topics.by_name("t")
+    metadata.take_brokers({1: metadata.image.brokers[1]}, controller_id=1, controller_epoch=1)
+    assert topics.by_name("t") is before
+
+
 def test_topics_are_all_known_when_the_internal_one_is_as_new_as_what_is_led_here() -> None:
     metadata = cache()
     led: dict[int, int] = {}

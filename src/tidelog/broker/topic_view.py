@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from tidelog.broker.internal_topics import GROUPS_TOPIC
 from tidelog.broker.metadata_cache import MetadataCache
-from tidelog.controller import TopicImage
+from tidelog.controller import ClusterImage, TopicImage
 from tidelog.coordinator.group.book import TopicView
-from tidelog.model import LeaderEpoch, TopicId, TopicPartition
+from tidelog.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 
 def _leads_nothing(_: TopicPartition) -> LeaderEpoch | None:
@@ -26,6 +26,7 @@ class CachedTopics:
         self._led_epoch = led_epoch
         self._views: dict[str, tuple[TopicImage, TopicView]] = {}
         self._brokers: object = None
+        self._racks: dict[BrokerId, str | None] = {}
 
     @property
     def version(self) -> int:
@@ -64,13 +65,11 @@ class CachedTopics:
 
     def _view(self, topic: TopicImage) -> TopicView:
         image = self._metadata.image
-        if self._brokers is not image.brokers:
-            self._brokers = image.brokers
-            self._views.clear()
+        self._look_at_racks(image)
         known = self._views.get(topic.name)
         if known is not None and known[0] is topic:
             return known[1]
-        racks = {broker_id: broker.rack for broker_id, broker in image.brokers.items() if broker.rack is not None}
+        racks = {broker_id: rack for broker_id, rack in self._racks.items() if rack is not None}
         view = TopicView(
             topic.name,
             topic.topic_id,
@@ -83,3 +82,13 @@ class CachedTopics:
             self._views.clear()  # Topics that went left theirs behind.
         self._views[topic.name] = (topic, view)
         return view
+
+    def _look_at_racks(self, image: ClusterImage) -> None:
+        """Whoever dies stays in its rack: else groups were given another epoch for it, and one more when it is back."""
+        if self._brokers is image.brokers:
+            return
+        self._brokers = image.brokers
+        racks = self._racks | {broker_id: broker.rack for broker_id, broker in image.brokers.items()}
+        if racks != self._racks:
+            self._racks = racks
+            self._views.clear()

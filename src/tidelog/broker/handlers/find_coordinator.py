@@ -9,6 +9,7 @@ v1: key type and error message (KIP-98).  v3: flexible.  v4: several keys (KIP-6
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from tidelog.broker.coordination import Coordination
@@ -24,9 +25,12 @@ _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _BATCHED_SINCE: Final = 4
 
+KEYS_PER_SLICE: Final = 200
+"""How many keys are looked up before others have their turn."""
 
-def handle(node: Node, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Name the broker of each key, or say why there is none."""
+
+async def handle(node: Node, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Name the broker of each key, or say why there is none. Each once, however often it is asked for, and a few hundred at a time."""
     if context.version < _BATCHED_SINCE:
         one = _find(node, context, request.key_type, request.key)
         return FindCoordinatorResponse(
@@ -36,9 +40,12 @@ def handle(node: Node, context: RequestContext, request: FindCoordinatorRequest)
             host=one.host,
             port=one.port,
         )
-    return FindCoordinatorResponse(
-        coordinators=tuple(_find(node, context, request.key_type, key) for key in request.coordinator_keys)
-    )
+    coordinators = []
+    for number, key in enumerate(dict.fromkeys(request.coordinator_keys), 1):
+        coordinators.append(_find(node, context, request.key_type, key))
+        if number % KEYS_PER_SLICE == 0:
+            await asyncio.sleep(0)
+    return FindCoordinatorResponse(coordinators=tuple(coordinators))
 
 
 def _find(node: Node, context: RequestContext, key_type: int, key: str) -> Coordinator:

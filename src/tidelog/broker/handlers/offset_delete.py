@@ -47,12 +47,12 @@ async def handle(node: Node, context: RequestContext, request: OffsetDeleteReque
             seen += 1
             if seen % PARTITIONS_PER_SLICE == 0:
                 await asyncio.sleep(0)
-    if known:
-        answer = await settled(node.groups.ask(request.group_id, _request(request.group_id, known), context))
-        if answer.error_code:
-            return OffsetDeleteResponse(error_code=answer.error_code)
-        for deleted in answer.topics:
-            results[deleted.name] += deleted.partitions
+    # Also where nothing is left to forget: whether there is such a group, and whether we look after it, only the coordinator knows.
+    answer = await settled(node.groups.ask(request.group_id, _request(request.group_id, known), context))
+    if answer.error_code:
+        return OffsetDeleteResponse(error_code=answer.error_code)
+    for deleted in answer.topics:
+        results[deleted.name] += deleted.partitions
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=_topics(results.items()))
 
 

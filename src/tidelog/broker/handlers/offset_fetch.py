@@ -11,10 +11,11 @@ v9: member epochs (KIP-848).  v10: topic ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from tidelog.broker.handlers.group_requests import ask_each, settled
 from tidelog.broker.node import Node
@@ -36,6 +37,11 @@ API = ApiKey.OFFSET_FETCH
 _TOP_LEVEL_ERROR_SINCE: Final = 2
 _GROUPS_SINCE: Final = 8
 _IDS_SINCE: Final = 10
+
+INDEXES_PER_SLICE: Final = 5_000
+"""How many partitions of a group are looked at before others have their turn."""
+
+Topics: TypeAlias = tuple[OffsetFetchRequestTopics, ...]
 
 
 async def handle(node: Node, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -64,11 +70,45 @@ async def _fetch(
         named = [(topic, _name(node, topic)) for topic in asked]
         unknown = [_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic, name in named if name is None]
         asked = tuple(replace(topic, name=name) for topic, name in named if name is not None)
-    request = OffsetFetchRequest(groups=(replace(group, topics=asked),), require_stable=require_stable)
-    (found,) = (await settled(node.groups.ask(group.group_id, request, context))).groups
-    if found.error_code:
-        return replace(found, topics=())
-    return replace(found, topics=(*unknown, *_with_ids(node, found.topics))) if is_by_id else found
+    found = OffsetFetchResponseGroup(group_id=group.group_id, topics=())
+    topics: list[OffsetFetchResponseTopics] = []
+    for some in _portions(asked):
+        request = OffsetFetchRequest(groups=(replace(group, topics=some),), require_stable=require_stable)
+        (found,) = (await settled(node.groups.ask(group.group_id, request, context))).groups
+        if found.error_code:
+            return replace(found, topics=())
+        _add(topics, found.topics)
+        await asyncio.sleep(0)
+    return replace(found, topics=(*unknown, *_with_ids(node, topics)) if is_by_id else tuple(topics))
+
+
+def _portions(topics: Topics | None) -> Iterator[Topics | None]:
+    """The same in portions that nobody has to wait for. What consumers ask for is one; all there is to know is one question."""
+    if topics is None:
+        yield None
+        return
+    some: list[OffsetFetchRequestTopics] = []
+    room = INDEXES_PER_SLICE
+    for topic in topics:
+        rest = topic.partition_indexes
+        while len(rest) > room:
+            yield (*some, replace(topic, partition_indexes=rest[:room]))
+            some, rest, room = [], rest[room:], INDEXES_PER_SLICE
+        some.append(replace(topic, partition_indexes=rest))
+        room -= max(len(rest), 1)
+        if room <= 0:
+            yield tuple(some)
+            some, room = [], INDEXES_PER_SLICE
+    if some or not topics:
+        yield tuple(some)
+
+
+def _add(topics: list[OffsetFetchResponseTopics], more: tuple[OffsetFetchResponseTopics, ...]) -> None:
+    """One after the other; of a topic that was divided, one piece."""
+    if topics and more and topics[-1].name == more[0].name:
+        topics[-1] = replace(topics[-1], partitions=(*topics[-1].partitions, *more[0].partitions))
+        more = more[1:]
+    topics += more
 
 
 def _name(node: Node, topic: OffsetFetchRequestTopics) -> str | None:
@@ -76,7 +116,7 @@ def _name(node: Node, topic: OffsetFetchRequestTopics) -> str | None:
     return None if found is None else found.name
 
 
-def _with_ids(node: Node, topics: tuple[OffsetFetchResponseTopics, ...]) -> Iterator[OffsetFetchResponseTopics]:
+def _with_ids(node: Node, topics: Iterable[OffsetFetchResponseTopics]) -> Iterator[OffsetFetchResponseTopics]:
     for topic in topics:
         found = node.metadata.topic(topic.name)
         if found is not None:
