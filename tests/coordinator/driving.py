@@ -112,7 +112,7 @@ class Driver:
                     self._reply(reply.token, refusal)
             return False
         for record in decision.records:
-            self._write(record, decision.producer)
+            self.write(record, decision.producer)
         for change in decision.changes:
             self.machine.adopt(change)
         for key, at_ms in decision.timers:
@@ -124,7 +124,8 @@ class Driver:
             self._reply(token, response)
         return True
 
-    def _write(self, record: CoordinatorRecord, producer: ProducerIdentity | None) -> None:
+    def write(self, record: CoordinatorRecord, producer: ProducerIdentity | None = None) -> None:
+        """Have something in the log, be it that somebody else wrote it."""
         self.machine.replay(record, Written(len(self.log), *(producer or ())))
         self.log.append(record)
 

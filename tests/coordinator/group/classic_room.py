@@ -161,6 +161,11 @@ class Room:
     def wait_ms(self, duration_ms: float) -> None:
         self.driver.wait_ms(duration_ms)
 
+    @property
+    def next_ring_ms(self) -> float:
+        """How long nothing happens by itself."""
+        return min(self.driver.timers.values()) - self.driver.monotonic_ms
+
     def wait_alive_ms(self, duration_ms: float, *member_ids: str) -> None:
         """Time passes while some send heartbeats."""
         for _ in range(int(duration_ms // 1_000)):

@@ -86,12 +86,12 @@ class LogDriver(Driver):
     def append(self, records: Iterable[CoordinatorRecord]) -> None:
         """Only the records of a decision: the broker has died before it did the rest."""
         for record in records:
-            self._write(record, None)
+            self.write(record)
 
-    def _write(self, record: CoordinatorRecord, producer: ProducerIdentity | None) -> None:
+    def write(self, record: CoordinatorRecord, producer: ProducerIdentity | None = None) -> None:
         if producer is not None:
             self.producers[len(self.log)] = producer.producer_id
-        super()._write(record, producer)
+        super().write(record, producer)
 
     def end(self, producer_id: int, *, is_committed: bool) -> None:
         self.markers[len(self.log)] = (producer_id, is_committed)

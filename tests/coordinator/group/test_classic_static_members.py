@@ -148,6 +148,19 @@ def test_a_group_whose_static_members_are_all_away_waits_for_their_sessions_to_e
     assert room.state == "Empty"
 
 
+def test_a_group_that_nobody_leads_does_not_look_again_all_the_time() -> None:
+    """Its only member says that it needs no time to rebalance, and is away for half an hour."""
+    room = Room()
+    dynamic, _ = room.stable(1, instances=("i",), session_ms=1_800_000)
+    room.joined(instance_id="i", session_ms=1_800_000, rebalance_ms=0)
+    room.leave(dynamic)
+    for _ in range(3):
+        room.driver.wait_ms(room.next_ring_ms)
+        assert room.state == "PreparingRebalance"
+        assert room.next_ring_ms >= 1_000
+    assert room.joined(instance_id="i").error_code is ErrorCode.NONE
+
+
 def test_a_static_member_that_is_back_is_waited_for_like_any_other() -> None:
     room = Room()
     leader, _ = room.stable(1, instances=("i",))

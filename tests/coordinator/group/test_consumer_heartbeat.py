@@ -179,6 +179,35 @@ def test_an_epoch_behind_is_fenced_with_partitions_that_it_may_not_have() -> Non
     assert x.beat().error_code is ErrorCode.NONE
 
 
+@pytest.mark.parametrize("state", ["Stable", "has to give up", "waits for others"])
+def test_whoever_is_fenced_joins_again_at_once(state: str) -> None:
+    room = Room(t=4)
+    x, y = room.reader("x"), room.reader("y")
+    x.settle()
+    y.settle()
+    if state == "Stable":
+        room.settle(x, y)
+    x.beat()
+    fenced, other = (y, x) if state == "waits for others" else (x, y)
+    assert fenced.beat(member_epoch=fenced.epoch + 7).error_code is ErrorCode.FENCED_MEMBER_EPOCH
+    assert (fenced.epoch, fenced.partitions) == (0, [])
+    assert fenced.settle().error_code is ErrorCode.NONE, "it need not wait until its session is over"
+    room.fail_over()
+    room.settle(fenced, other)
+    assert sorted(x.partitions + y.partitions) == [0, 1, 2, 3]
+    assert room.group.state_name == "Stable"
+
+
+def test_to_take_back_a_pattern_that_was_never_said_changes_nothing() -> None:
+    room = Room()
+    reader = room.reader("a")
+    reader.settle()
+    reader.settle()
+    epoch = room.group.epoch
+    assert reader.settle(subscribed_topic_regex="").error_code is ErrorCode.NONE
+    assert room.group.epoch == epoch
+
+
 def test_two_epochs_behind_is_fenced() -> None:
     room = Room(t=4, u=1)
     x = room.reader("x")

@@ -9,7 +9,15 @@ from time import perf_counter
 import pytest
 
 from tests.coordinator.group.consumer_room import FakeTopics, Room
+from tidelog.coordinator.group.consumer.member import Member
 from tidelog.coordinator.group.consumer.regex import LENGTH_MAX, REMEMBERED_MAX, Matches, matching
+from tidelog.coordinator.group.records import (
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionValue,
+    consumer_group_member_metadata_record,
+    consumer_group_metadata_record,
+    consumer_group_regular_expression_record,
+)
 from tidelog.coordinator.group.settings import GroupSettings
 from tidelog.model import ApiError, ErrorCode
 
@@ -94,6 +102,45 @@ def test_a_topic_that_comes_after_a_while_is_found_at_once() -> None:
     assert room.group.epoch == epoch + 1
     room.settle(x)
     assert x.partitions == [0, 0]
+
+
+def test_a_topic_is_found_though_somebody_joined_with_another_expression_meanwhile() -> None:
+    room = Room(t1=1)
+    x, y = room.reader("x", topics=(), regex="t.*"), room.reader("y", topics=(), regex="u.*")
+    room.settle(x)
+    room.grow("t2", 1)
+    room.settle(y)
+    assert x.partitions == [0], "too soon"
+    room.driver.wait_ms(10_001)
+    room.settle(x, y)
+    assert x.partitions == [0, 0]
+    since = len(room.driver.log)
+    room.driver.wait_ms(10_001)
+    room.settle(x, y)
+    assert room.written(since) == []
+
+
+def test_an_expression_that_is_none_here_is_nobody_elses_trouble() -> None:
+    """Written by Kafka, whose limits are others: its group goes on with what it matched, and all other groups hear of topics."""
+    regex = "(t{1,900}){1,30}|t"
+    room = Room(t=1)
+    x = room.reader("x")
+    x.settle()
+    for record in (
+        consumer_group_member_metadata_record(
+            "foreign", "m", Member(member_id="m", regex=regex, rebalance_timeout_ms=1_000).metadata_value()
+        ),
+        consumer_group_regular_expression_record(
+            "foreign", regex, ConsumerGroupRegularExpressionValue(topics=("t",), version=77, timestamp=0)
+        ),
+        consumer_group_metadata_record("foreign", ConsumerGroupMetadataValue(epoch=1)),
+    ):
+        room.driver.write(record)
+    room.grow("t", 3)
+    room.settle(x)
+    assert x.partitions == [0, 1, 2]
+    foreign = room.machine._book.groups["foreign"]  # noqa: SLF001  # the state is what these tests are about
+    assert foreign.is_subscribed_to("t")
 
 
 def test_expressions_are_looked_at_again_after_the_interval() -> None:

@@ -111,4 +111,14 @@ def test_a_static_member_that_did_not_hear_that_it_has_joined_may_join_again() -
     assert room.written(since) == []
     room.reader("y").settle()
     room.settle(x)
-    assert room.reader("x", instance_id="i").beat().error_code is ErrorCode.UNRELEASED_INSTANCE_ID, "that was long ago"
+    assert room.reader("z", instance_id="i").beat().error_code is ErrorCode.UNRELEASED_INSTANCE_ID, "somebody else"
+
+
+def test_a_static_member_that_was_fenced_joins_again_at_once() -> None:
+    room = Room()
+    x, y = room.reader("x", instance_id="i"), room.reader("y")
+    room.settle(x, y)
+    assert x.beat(member_epoch=x.epoch + 7).error_code is ErrorCode.FENCED_MEMBER_EPOCH
+    assert x.settle().error_code is ErrorCode.NONE
+    room.settle(x, y)
+    assert sorted(x.partitions + y.partitions) == [0, 1, 2, 3]

@@ -29,8 +29,8 @@ class DiskDriver(LogDriver):
         self.real = open_log(self.disk, COMPACTED)
         super().__init__(make)
 
-    def _write(self, record: CoordinatorRecord, producer: ProducerIdentity | None) -> None:
-        super()._write(record, producer)
+    def write(self, record: CoordinatorRecord, producer: ProducerIdentity | None = None) -> None:
+        super().write(record, producer)
         producer_id, producer_epoch = producer or (-1, -1)
         builder = RecordBatchBuilder(
             codec=Codec.LZ4 if len(self.log) % 3 == 0 else Codec.NONE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from tidelog.coordinator.group.classic.group import ClassicGroup, ClassicState, InitialDelay
 from tidelog.coordinator.group.classic.timing import JoinTimer, SyncTimer
@@ -10,6 +11,8 @@ from tidelog.coordinator.group.classic.turn import Turn
 from tidelog.model import ErrorCode
 from tidelog.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from tidelog.wire.messages.sync_group import SyncGroupResponse
+
+_LOOK_AGAIN_MS: Final = 1_000
 
 
 def rebalance(turn: Turn) -> None:
@@ -36,8 +39,9 @@ def complete(turn: Turn) -> None:
     if not turn.group.members:
         _empty(turn)
     elif not turn.group.joins:
-        # Nobody could lead: wait until somebody comes, or the sessions of all are over.
-        turn.set_timer(JoinTimer(turn.group.group_id), turn.group.members.rebalance_timeout_ms)
+        # Nobody could lead: wait until somebody comes, or the sessions of all are over. Members may say that they need no time at all.
+        delay_ms = max(turn.group.members.rebalance_timeout_ms, _LOOK_AGAIN_MS)
+        turn.set_timer(JoinTimer(turn.group.group_id), delay_ms)
     else:
         _begin_generation(turn)
 

@@ -12,11 +12,21 @@ from typing import Final
 from tidelog.coordinator.group.record_codec import DAMAGE, FieldReader
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+_REMEMBERED_BYTES_MAX: Final = 4 << 10
+"""What is larger is read each time: strangers say how large it is, and the memory outlives their groups."""
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """The topics of a subscription of version 0 or later; None if it is no subscription."""
+    return _remembered(metadata) if len(metadata) <= _REMEMBERED_BYTES_MAX else _read(metadata)
 
 
 @lru_cache(maxsize=4_096)
-def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a subscription of version 0 or later; None if it is no subscription."""
+def _remembered(metadata: bytes) -> frozenset[str] | None:
+    return _read(metadata)
+
+
+def _read(metadata: bytes) -> frozenset[str] | None:
     fields = FieldReader(metadata)
     try:
         if fields.int16() < 0:

@@ -74,9 +74,10 @@ def check_size(group: ConsumerGroup, member_id: str, settings: GroupSettings) ->
 def check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
     """Whether a member is where it should be. Raises ApiError.
 
-    It may be one epoch behind, for the answer with the new one may have been lost, if it has nothing that it may not have.
+    It may be one epoch behind, for the answer with the new one may have been lost, if it has nothing that it may not have. And it may begin
+    anew with nothing: that is what whoever is fenced shall do, and it shall not have to wait until its former self has died.
     """
-    if epoch == member.epoch:
+    if epoch in (JOINS, member.epoch):
         return
     if (
         epoch < member.epoch

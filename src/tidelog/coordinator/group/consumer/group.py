@@ -28,11 +28,13 @@ class Resolution(NamedTuple):
     timestamp_ms: TimestampMs
 
 
-class Seen(NamedTuple):
+@dataclass(slots=True)
+class Seen:
     """What a coordinator has looked at already; it need not be written down, and the next one looks again."""
 
     topics_version: int | None = None  # to which the metadata hash belongs
-    regex_version: int | None = None  # in which all expressions were resolved
+    resolved_version: int | None = None  # of the topics, in which an expression was resolved last
+    resolved: set[str] = field(default_factory=set)  # which expressions were resolved in it
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class ConsumerGroup:
     regexes: Counter[str] = field(default_factory=Counter, compare=False)  # how many members subscribe to each
     classic_support: Counter[str] = field(default_factory=Counter, compare=False)  # members by classic protocol
     classic_count: int = field(default=0, compare=False)
-    seen: Seen = field(default=Seen(), compare=False)
+    seen: Seen = field(default_factory=Seen, compare=False)
     join_deadlines: dict[str, float] = field(default_factory=dict, compare=False)  # of classic members told to rejoin
 
     # What every group has.
@@ -137,7 +139,24 @@ class ConsumerGroup:
         """The names that all members subscribe to, in either way."""
         return frozenset(names_of(self.members.values(), self.resolutions))
 
+    def is_resolved_in(self, topics_version: int) -> bool:
+        """Whether all expressions were, and not only the one of somebody who has just joined."""
+        seen = self.seen
+        return seen.resolved_version == topics_version and len(seen.resolved) == len(self.resolutions)
+
     # Replay.
+
+    def put_resolution(self, regex: str, resolution: Resolution) -> None:
+        """An expression was resolved."""
+        if self.seen.resolved_version != resolution.version:
+            self.seen.resolved_version, self.seen.resolved = resolution.version, set()
+        self.seen.resolved.add(regex)
+        self.resolutions[regex] = resolution
+
+    def drop_resolution(self, regex: str) -> None:
+        """Nobody subscribes to an expression any more."""
+        self.seen.resolved.discard(regex)
+        self.resolutions.pop(regex, None)
 
     def put_member(self, member: Member) -> None:
         """A member that is new or has changed."""

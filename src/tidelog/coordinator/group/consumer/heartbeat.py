@@ -56,7 +56,7 @@ def says_nothing_new(
 
 
 def _may_regexes_be_stale(group: ConsumerGroup, around: Surroundings, now: Moment) -> bool:
-    if group.seen.regex_version != around.topics.version or len(group.regexes) != len(group.resolutions):
+    if not group.is_resolved_in(around.topics.version) or len(group.regexes) != len(group.resolutions):
         return True
     last_ms = min(resolution.timestamp_ms for resolution in group.resolutions.values())
     return now.wall_ms - last_ms > max(
@@ -116,8 +116,8 @@ def _static(
     if static is None:
         return group.members.get(member_id) or Member(member_id=member_id), None
     if static.classic is None:
-        if static.member_id == member_id and static.previous_epoch == JOINS < static.epoch:
-            return static, None  # The answer to its first request may have been lost.
+        if static.member_id == member_id and static.epoch > JOINS:
+            return static, None  # It is the same process, which was fenced, or did not hear that it has joined.
         check_free_place(static, member_id)
     return take_place(turn, static, member_id), static
 

@@ -14,6 +14,7 @@ from tidelog.coordinator.group.records import (
     ConsumerGroupRegularExpressionValue,
     consumer_group_regular_expression_record,
 )
+from tidelog.model import ApiError
 
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 """Expressions of a group are not resolved again sooner than this, however often topics come and go; Kafka's own."""
@@ -44,7 +45,7 @@ class Step:
 
     def update_regexes(self) -> bool:
         """Resolve what has to be resolved. Says whether that gives the group another epoch."""
-        group, before, after = self.turn.group, self.former.regex, self.member.regex
+        group, before, after = self.turn.group, self.former.regex or None, self.member.regex or None
         if before == after:
             return self._refresh_regexes() if group.regexes and is_regex_refresh_due(self.turn) else False
         if before and group.regexes[before] <= 1:
@@ -74,7 +75,7 @@ class Step:
                 return group.epoch
             names = names_of(self._members().values(), self.resolutions)
             if around.hashes.metadata_hash(names) == group.metadata_hash:
-                group.seen = group.seen._replace(topics_version=around.topics.version)
+                group.seen.topics_version = around.topics.version
                 return group.epoch
         self.turn.write_epoch(group.epoch + 1, names_of(self._members().values(), self.resolutions))
         return group.epoch + 1
@@ -120,24 +121,32 @@ def is_regex_refresh_due(turn: Turn) -> bool:
     if elapsed_ms <= REGEX_REFRESH_MIN_INTERVAL_MS:
         return False
     return (
-        group.seen.regex_version != turn.around.topics.version
-        or elapsed_ms > settings.consumer_regex_refresh_interval_ms
+        not group.is_resolved_in(turn.around.topics.version) or elapsed_ms > settings.consumer_regex_refresh_interval_ms
     )
 
 
 def refresh_regexes(turn: Turn, resolutions: dict[str, Resolution]) -> bool:
-    """Resolve all of them again. Says whether any matches something else now."""
+    """Resolve all of them again. Says whether any matches something else now.
+
+    One that was written by a more lenient broker and is none here goes on matching what it matched: the others need not suffer for it.
+    """
     group = turn.group
     before = {regex: resolutions.get(regex) for regex in group.regexes}
-    for regex in sorted(before):
-        resolve(turn, regex, resolutions)
+    for regex, former in sorted(before.items()):
+        try:
+            resolve(turn, regex, resolutions)
+        except ApiError:
+            _write(turn, regex, former.topics if former is not None else frozenset(), resolutions)
     return any(former is None or former.topics != resolutions[regex].topics for regex, former in before.items())
 
 
 def resolve(turn: Turn, regex: str, resolutions: dict[str, Resolution]) -> None:
     """Match an expression with all topics, and write down which it matched. Raises ApiError if it is none."""
-    topics = turn.around.topics
-    resolution = Resolution(turn.around.matches.of(regex), topics.version, turn.now.wall_ms)
+    _write(turn, regex, turn.around.matches.of(regex), resolutions)
+
+
+def _write(turn: Turn, regex: str, matched: frozenset[str], resolutions: dict[str, Resolution]) -> None:
+    resolution = Resolution(matched, turn.around.topics.version, turn.now.wall_ms)
     resolutions[regex] = resolution
     value = ConsumerGroupRegularExpressionValue(
         topics=tuple(sorted(resolution.topics)), version=resolution.version, timestamp=resolution.timestamp_ms

@@ -111,11 +111,9 @@ class Replay:
         if record.value is not None:
             value = read_consumer_group_regular_expression(record.value)
             resolution = Resolution(frozenset(value.topics), value.version, value.timestamp)
-            group = self._needed(group_id)
-            group.resolutions[regex] = resolution
-            group.seen = group.seen._replace(regex_version=value.version)
+            self._needed(group_id).put_resolution(regex, resolution)
         elif (present := self._present(group_id)) is not None:
-            present.resolutions.pop(regex, None)
+            present.drop_resolution(regex)
 
     def _present(self, group_id: str) -> ConsumerGroup | None:
         group = self._book.groups.get(group_id)
