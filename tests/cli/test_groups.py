@@ -143,9 +143,12 @@ def test_an_active_group_is_neither_moved_nor_deleted(shell: Shell, bootstrap: s
     assert offsets(shell, group) == {0: 3, 1: 3}  # Ctrl-C made the member commit what it had printed
 
 
-def test_a_reset_shows_its_plan_and_changes_nothing_until_it_is_told_to(shell: Shell, filled: str, group: str) -> None:
+@pytest.mark.parametrize("words", [(), ("--dry-run",)])
+def test_a_reset_shows_its_plan_and_changes_nothing_until_it_is_told_to(
+    shell: Shell, filled: str, group: str, words: tuple[str, ...]
+) -> None:
     shell.ok("consume", "-t", filled, "-g", group, "-e")
-    plan = shell.ok("groups", "reset", group, "--topic", filled, "--to-earliest").decode().splitlines()
+    plan = shell.ok("groups", "reset", group, "--topic", filled, "--to-earliest", *words).decode().splitlines()
     assert plan[0].split() == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"]
     assert [line.split()[2:] for line in plan[1:]] == [["0", "3", "0"], ["1", "3", "0"]]
     assert "nothing was changed" in shell.errors
