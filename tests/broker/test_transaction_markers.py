@@ -191,19 +191,39 @@ def test_what_may_pass_is_tried_again_at_whoever_leads_by_then(code: ErrorCode) 
     assert len(room.notes) == 1
 
 
-def test_where_somebody_newer_writes_under_the_id_the_errand_is_over() -> None:
-    room = Room()
+def test_a_partition_that_has_met_a_later_epoch_of_the_producer_does_not_keep_the_others_waiting() -> None:
+    room, what = Room(), errand(T0, T1, U0)
     room.codes[T1] = [ErrorCode.INVALID_PRODUCER_EPOCH]
     room.codes[T0] = [ErrorCode.NOT_ENOUGH_REPLICAS] * 3
 
     async def story(markers: TransactionMarkers) -> None:
-        markers.send(0, errand(T0, T1))
+        markers.send(0, what)
         await passed(5)
         assert markers.errand_count == 0
 
     trace = room.tell(story)
-    assert (room.told, room.notes) == ([], [])
-    assert "INVALID_PRODUCER_EPOCH" in trace
+    assert (room.told, room.notes) == ([T0, U0], [what.written((T1,))])
+    assert "no marker" in trace
+    assert "partition=t-1 reason=INVALID_PRODUCER_EPOCH" in trace
+
+
+def test_the_errands_of_two_producer_ids_of_a_transactional_id_are_both_run() -> None:
+    """What the former one has left open is aborted while the next one is at work already."""
+    room, former, following = Room(), errand(T1, producer_id=5), errand(T0, producer_id=6)
+    room.unreachable = {OTHER}
+
+    async def story(markers: TransactionMarkers) -> None:
+        markers.send(0, former)
+        markers.send(0, following)
+        await passed(1)
+        assert markers.errand_count == 1
+        room.unreachable = set()
+        await passed(5)
+        assert markers.errand_count == 0
+
+    room.tell(story)
+    assert room.told == [T0, T1]
+    assert room.notes == [following.written(), former.written()]
 
 
 def test_a_coordinator_that_was_fenced_and_leads_again_tells_what_the_other_did_not() -> None:
@@ -382,7 +402,7 @@ def test_a_coordinator_that_leads_no_more_sends_nothing_in_its_last_moment() -> 
     assert (room.told, room.notes) == ([T0], [])
 
 
-def test_a_later_errand_for_the_same_id_takes_the_place_of_the_earlier() -> None:
+def test_a_later_errand_for_the_same_producer_id_takes_the_place_of_the_earlier() -> None:
     room = Room()
     room.unreachable = {OTHER}
 

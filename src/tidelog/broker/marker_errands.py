@@ -25,6 +25,7 @@ class PendingErrand:
     index: int  # of the partition of `__transaction_state` that holds the decision
     what: SendMarkers
     left: dict[TopicPartition, None] = field(default_factory=dict)
+    refused: dict[TopicPartition, None] = field(default_factory=dict)  # They have met a later epoch of the producer.
     missing_since_ms: dict[TopicPartition, float] = field(default_factory=dict)
     failures: dict[TopicPartition, int] = field(default_factory=dict)  # in a row
     is_reported: bool = False  # Nothing is left, and the machine is being told.
@@ -46,14 +47,14 @@ class Verdict(enum.Enum):
     TOLD = enum.auto()
     AGAIN = enum.auto()
     DROPPED = enum.auto()  # Its leader never can.
-    FENCED = enum.auto()  # Somebody newer looks after the transaction: the whole errand is over.
+    REFUSED = enum.auto()  # It has met a later epoch of the producer, and the machine hears of that.
 
 
 _VERDICTS: Final = {
     ErrorCode.NONE: Verdict.TOLD,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Verdict.DROPPED,
     ErrorCode.UNSUPPORTED_VERSION: Verdict.DROPPED,
-    ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.REFUSED,
 }
 
 
@@ -62,6 +63,10 @@ def verdict_of(code: ErrorCode) -> Verdict:
 
     So is what a newer coordinator stands against: if there is one, we will be told, and the errand is forgotten. But it may be gone by then,
     and we lead on under a later epoch, never having heard of it; then nobody else would end the transaction.
+
+    Nor does a partition that has met a later epoch of the producer end the errand. A newer coordinator may have given it out: then nothing
+    we do is committed any more, and all that is told is what was decided. But after a power cut that took more of the transaction log than
+    of the partition there is nobody newer, and the other partitions would wait for ever.
     """
     return _VERDICTS.get(code, Verdict.AGAIN)
 

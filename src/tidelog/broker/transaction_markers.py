@@ -1,8 +1,8 @@
 """Tells the partitions of a transaction how it ended, once that was decided: one marker in each.
 
 What was decided must come true, so there is no giving up: leaders move, brokers die, replicas are too few, and it is tried again. An errand
-ends when every partition has its marker and the machine has noted that, when somebody newer looks after the transaction, or when the
-partition of `__transaction_state` it came from is led elsewhere: whoever leads it then reads the decision there and starts over.
+ends when every partition has its marker, or can have none, and the machine has noted that, or when the partition of `__transaction_state`
+it came from is led elsewhere: whoever leads it then reads the decision there and starts over.
 
 The markers of many transactions for the same broker travel together: a request goes at once while few are under way, and what comes
 meanwhile goes with the next.
@@ -27,7 +27,7 @@ from tidelog.client.errors import ConnectionLost, UnsupportedApi
 from tidelog.controller import NO_BROKER
 from tidelog.coordinator.transaction.errands import SendMarkers
 from tidelog.coordinator.transaction.requests import MarkersWrittenRequest, MarkersWrittenResponse
-from tidelog.model import ApiError, BrokerId, ErrorCode, LeaderEpoch, TopicPartition
+from tidelog.model import ApiError, BrokerId, ErrorCode, LeaderEpoch, ProducerId, TopicPartition
 from tidelog.runtime import Runtime
 from tidelog.runtime.logs import fields
 from tidelog.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -80,10 +80,15 @@ class Principal(Protocol):
 
 
 class _Place(NamedTuple):
-    """One transactional id, and where its transactions are decided."""
+    """One transactional id, where its transactions are decided, and the producer id they are written under."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a place
     transactional_id: str
+    producer_id: ProducerId
+
+
+def _place_of(errand: PendingErrand) -> _Place:
+    return _Place(errand.index, errand.what.transactional_id, errand.what.producer.producer_id)
 
 
 @dataclass(slots=True)
@@ -95,7 +100,7 @@ class _Line:
 
 
 class TransactionMarkers:
-    """The errands of one broker. One per transactional id: there is no second transaction before the first is complete."""
+    """The errands of one broker. One per producer id: it has no second transaction before the first is complete."""
 
     def __init__(self, surroundings: MarkerSurroundings, principal: Principal) -> None:
         self._around = surroundings
@@ -129,11 +134,11 @@ class TransactionMarkers:
         return len(self._errands)
 
     def send(self, index: int, errand: SendMarkers) -> None:
-        """Look after an errand of a partition that is led here; an earlier one for the same id is over."""
+        """Look after an errand of a partition that is led here; an earlier one for the same producer id is over."""
         if self._tasks is None:
             return
         pending = PendingErrand(index, errand)
-        self._errands[_Place(index, errand.transactional_id)] = pending
+        self._errands[_place_of(pending)] = pending
         self._pending.set(len(self._errands))
         self._distribute(pending, iter(errand.partitions))
 
@@ -242,16 +247,15 @@ class TransactionMarkers:
             if verdict is Verdict.AGAIN:
                 again.setdefault(errand, []).append(topic_partition)
                 reasons[errand] = silence if code is None else code.name
-            elif verdict is Verdict.FENCED and code is not None:
-                self._end(errand, f"{topic_partition}: {code.name}", level=logging.WARNING)
             else:
-                if verdict is Verdict.DROPPED and code is not None:
+                if verdict is not Verdict.TOLD and code is not None:
                     logger.error("no marker", extra=_known(errand, partition=topic_partition, reason=code.name))
+                if verdict is Verdict.REFUSED:
+                    errand.refused[topic_partition] = None
                 self._done(errand, topic_partition)
                 told[errand] = None
         for errand, partitions in again.items():
-            if self._is_current(errand):
-                self._again(errand, partitions, reasons[errand])
+            self._again(errand, partitions, reasons[errand])
         for errand in told:
             self._look(errand)
 
@@ -281,7 +285,7 @@ class TransactionMarkers:
     async def _report(self, errand: PendingErrand) -> None:
         """Ask until the machine has noted it, or until that is somebody else's affair."""
         failures = 0
-        request = errand.what.written()
+        request = errand.what.written(tuple(errand.refused))
         while self._is_current(errand) and self._principal.leader_epoch(errand.index) is not None:
             answer = self._principal.on_markers_written(request)
             response = answer if isinstance(answer, MarkersWrittenResponse) else await answer
@@ -296,13 +300,13 @@ class TransactionMarkers:
     # Inside.
 
     def _is_current(self, errand: PendingErrand) -> bool:
-        return self._errands.get(_Place(errand.index, errand.what.transactional_id)) is errand
+        return self._errands.get(_place_of(errand)) is errand
 
-    def _end(self, errand: PendingErrand, reason: str, *, level: int = logging.DEBUG) -> None:
+    def _end(self, errand: PendingErrand, reason: str) -> None:
         if self._is_current(errand):
-            del self._errands[_Place(errand.index, errand.what.transactional_id)]
+            del self._errands[_place_of(errand)]
             self._pending.set(len(self._errands))
-            logger.log(level, "markers sent no more", extra=_known(errand, left=len(errand.left), reason=reason))
+            logger.debug("markers sent no more", extra=_known(errand, left=len(errand.left), reason=reason))
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         if self._tasks is None:

@@ -24,8 +24,11 @@ class SendMarkers:
     decided_ms: TimestampMs
     """Tells the decision from an earlier one under the same epoch (version 1)."""
 
-    def written(self) -> MarkersWrittenRequest:
-        """What to ask the machine when all of them know."""
+    def written(self, refused: tuple[TopicPartition, ...] = ()) -> MarkersWrittenRequest:
+        """What to ask the machine when all of them know, but for those that will hear nothing of this producer epoch any more."""
         return MarkersWrittenRequest(
-            transactional_id=self.transactional_id, producer=self.producer, decided_ms=self.decided_ms
+            transactional_id=self.transactional_id,
+            producer=self.producer,
+            decided_ms=self.decided_ms,
+            refused=refused,
         )

@@ -7,6 +7,7 @@ its partitions by an errand, and until all of them know it nothing else happens 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from tidelog.coordinator.group.asked import asked
@@ -37,7 +38,12 @@ from tidelog.coordinator.transaction.requests import (
     MarkersWrittenResponse,
 )
 from tidelog.coordinator.transaction.settings import ProducerIdSource, TransactionSettings
-from tidelog.coordinator.transaction.states import TransactionState, TransactionStatus, TransactionVersion
+from tidelog.coordinator.transaction.states import (
+    EPOCH_MAX,
+    TransactionState,
+    TransactionStatus,
+    TransactionVersion,
+)
 from tidelog.coordinator.transaction.timing import (
     ExpiryTimer,
     TimeoutTimer,
@@ -46,7 +52,7 @@ from tidelog.coordinator.transaction.timing import (
     found,
     timed_out,
 )
-from tidelog.coordinator.transaction.transitions import completed
+from tidelog.coordinator.transaction.transitions import completed, completed_anew, take_id
 from tidelog.coordinator.transaction.watching import (
     LISTINGS_MAX,
     Listing,
@@ -56,7 +62,7 @@ from tidelog.coordinator.transaction.watching import (
     go_on,
     list_answer,
 )
-from tidelog.model import ApiError, ErrorCode, Offset, ProducerId, ProducerIdentity, invariant
+from tidelog.model import ApiError, ErrorCode, Offset, ProducerId, ProducerIdentity, TopicPartition, invariant
 from tidelog.wire.definition import Response
 from tidelog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from tidelog.wire.messages.end_txn import EndTxnRequest
@@ -202,9 +208,16 @@ class TransactionMachine:
         request = asked(command, MarkersWrittenRequest)
         state = self._book.states.get(request.transactional_id)
         response = MarkersWrittenResponse(code=ErrorCode.NONE)
-        if state is None or not state.status.is_decided or _markers(state).written() != request:
+        if state is None or not state.status.is_decided or _markers(state).written(request.refused) != request:
             return _answered(command, response)
-        return self._written(completed(state, now.wall_ms), now, Reply(command.token, response))
+        reply = Reply(command.token, response)
+        if not request.refused:
+            return self._written(completed(state, now.wall_ms), now, reply)
+        # There are epochs of this producer id that we have never given out, or have forgotten: a power cut took more of our log than of those
+        # partitions. Whoever had them is no owner any more, and the next owner must not meet them. So the id goes on under another
+        # producer id, and once that is certain, nobody writes under this one, and what is open under it may be aborted.
+        after = completed_anew(state, take_id(self._ids), now.wall_ms)
+        return replace(self._written(after, now, reply), errands=(_sweep(state, request.refused, after),))
 
     def _describe(self, command: Command, now: Moment) -> Decision:
         del now
@@ -265,6 +278,21 @@ class TransactionMachine:
 
 def _answered(command: Command, response: Response, changes: tuple[HeardChange, ...] = ()) -> Decision:
     return Decision(replies=(Reply(command.token, response),), changes=changes)
+
+
+def _sweep(state: TransactionState, partitions: tuple[TopicPartition, ...], after: TransactionState) -> SendMarkers:
+    """Abort whatever is open in the name of a producer id that is used no more, whatever its epoch.
+
+    Nobody remembers this errand. If the coordinator dies before it is run, the transaction hangs, and is found as such.
+    """
+    return SendMarkers(
+        transactional_id=state.transactional_id,
+        producer=ProducerIdentity(state.producer_id, EPOCH_MAX),
+        is_committed=False,
+        partitions=partitions,
+        has_own_epoch=False,  # It ends also what was written under the last epoch.
+        decided_ms=after.last_update_ms,
+    )
 
 
 def _markers(state: TransactionState) -> SendMarkers:

@@ -39,8 +39,10 @@ class MarkersWrittenResponse(Response):
 
 @message
 class MarkersWrittenRequest(Request[MarkersWrittenResponse]):
-    """All partitions of a transaction that was decided know its outcome. Made by `SendMarkers.written`."""
+    """All partitions of a transaction that was decided know its outcome, or never will. Made by `SendMarkers.written`."""
 
     transactional_id: str
     producer: ProducerIdentity
     decided_ms: TimestampMs
+    refused: tuple[TopicPartition, ...] = ()
+    """Those that have met a later epoch of the producer than this coordinator knows of."""

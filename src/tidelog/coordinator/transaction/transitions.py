@@ -153,6 +153,16 @@ def completed(state: TransactionState, now_ms: TimestampMs) -> TransactionState:
     )
 
 
+def completed_anew(state: TransactionState, producer_id: ProducerId, now_ms: TimestampMs) -> TransactionState:
+    """The same, but whoever comes next writes under another producer id, of which no partition can know anything."""
+    return replace(
+        completed(state, now_ms),
+        producer_id=producer_id,
+        producer_epoch=0,
+        previous_producer_id=NO_PRODUCER_ID,
+    )
+
+
 def aborted_unopened(state: TransactionState, owner: ProducerIdentity, now_ms: TimestampMs) -> TransactionState:
     """A transaction that no partition knows of is aborted, and with it whatever of it is still under way (version 2)."""
     return completed(

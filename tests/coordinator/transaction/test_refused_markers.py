@@ -1,0 +1,69 @@
+"""Partitions that have met a later epoch of a producer than its coordinator, which lost more of its log than they did of theirs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.coordinator.transaction.transaction_room import NAME, P0, P1, Room
+from tidelog.coordinator.transaction.states import EPOCH_MAX, TransactionStatus, TransactionVersion
+from tidelog.model import ErrorCode, ProducerIdentity
+
+VERSIONS = [TransactionVersion.ZERO, TransactionVersion.TWO]
+NONE = ErrorCode.NONE
+
+
+@pytest.mark.parametrize("cluster", list(TransactionVersion))
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_an_id_whose_marker_was_refused_goes_on_under_a_producer_id_that_nobody_has_met(
+    version: TransactionVersion, cluster: TransactionVersion, *, is_committed: bool
+) -> None:
+    room = Room(version)
+    room.set(version=cluster)
+    former = room.ended(room.reach(TransactionStatus.ONGOING), is_committed=is_committed)
+    (errand,) = room.errands
+    assert room.ask_written(errand.written((P1,))) is NONE
+    assert room.status() is (TransactionStatus.COMPLETE_COMMIT if is_committed else TransactionStatus.COMPLETE_ABORT)
+    assert room.describe().producer_id != former.producer_id
+    room.driver.fail_over()
+    assert room.join(former) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    owner = room.producer()
+    assert owner.producer_id != former.producer_id
+    assert room.join(owner, P0, P1) is NONE
+
+
+def test_once_that_is_committed_whatever_the_former_producer_id_has_open_is_aborted() -> None:
+    room = Room()
+    producer = room.reach(TransactionStatus.ONGOING)
+    room.ended(producer)
+    (errand,) = room.errands
+    room.ask_written(errand.written((P1,)))
+    sweep = room.errands[-1]
+    assert (sweep.producer, sweep.partitions) == (ProducerIdentity(producer.producer_id, EPOCH_MAX), (P1,))
+    assert not sweep.is_committed, "whatever became of the transaction: what is open there is none of it"
+    assert not sweep.has_own_epoch
+    before = room.state
+    assert room.report(sweep) is NONE
+    assert room.state == before
+
+
+def test_what_was_refused_is_not_complete_while_there_is_no_other_producer_id() -> None:
+    room = Room()
+    room.ended(room.reach(TransactionStatus.ONGOING))
+    (errand,) = room.errands
+    room.ids.is_dry = True
+    assert room.ask_written(errand.written((P0,))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert room.status() is TransactionStatus.PREPARE_COMMIT
+    room.ids.is_dry = False
+    assert room.ask_written(errand.written((P0,))) is NONE
+    assert room.status() is TransactionStatus.COMPLETE_COMMIT
+
+
+def test_a_refusal_that_is_told_late_changes_nothing() -> None:
+    room = Room()
+    producer = room.ended(room.reach(TransactionStatus.ONGOING))
+    (errand,) = room.errands
+    room.write_markers()
+    assert room.ask_written(errand.written((P0,))) is NONE
+    assert room.describe(NAME).producer_id == producer.producer_id
+    assert not room.errands
