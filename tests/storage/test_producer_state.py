@@ -257,6 +257,22 @@ def test_plain_batch_inside_an_open_transaction_is_refused() -> None:
     assert refusal(log, sequence=1) is ErrorCode.INVALID_TXN_STATE
 
 
+def test_a_batch_of_a_later_epoch_does_not_become_part_of_a_transaction_that_is_open() -> None:
+    """A marker that a power cut took would else be replaced by the one of the next transaction, whatever that says."""
+    log = open_log(new_disk())
+    append_verified(log, produced("of the former", transactional=True))
+    before = (log.log_end_offset, log.producers.to_snapshot())
+    later = produced("of the next", epoch=1, transactional=True)
+    with pytest.raises(ApiError) as caught:
+        append_verified(log, later)
+    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+    assert (log.log_end_offset, log.producers.to_snapshot()) == before
+    # Whoever is refused aborts, and the marker of that ends the former one as well.
+    log.append_marker(marker(MarkerType.ABORT, epoch=2), leader_epoch=0, now_ms=NOW, has_own_epoch=True)
+    assert append_verified(log, produced("again", epoch=2, transactional=True)).base_offset == 2
+    assert [one.first_offset for one in log.aborted_transactions(0, 3)] == [0]
+
+
 @pytest.mark.parametrize(
     ("epoch", "coordinator_epoch", "code"),
     [(0, 5, ErrorCode.INVALID_PRODUCER_EPOCH), (1, 4, ErrorCode.TRANSACTION_COORDINATOR_FENCED)],

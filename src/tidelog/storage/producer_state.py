@@ -164,11 +164,7 @@ class ProducerStates:
             return
         if origin is Origin.CLIENT:
             _check_sequence(known, header)
-        if known.has_open_transaction and not header.is_transactional:
-            raise ApiError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} has an open transaction and sent a batch outside of it",
-            )
+        _check_transaction(known, header)
 
     def is_ended(self, header: BatchHeader) -> bool:
         """Whether the transaction that a marker with an epoch of its own is to end has been ended by it. Raises ApiError if it is too late.
@@ -278,6 +274,25 @@ def _check_epoch(known: ProducerState, header: BatchHeader) -> None:
         raise ApiError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
             f"producer {header.producer_id} is at epoch {known.producer_epoch}, the batch at {header.producer_epoch}",
+        )
+
+
+def _check_transaction(known: ProducerState, header: BatchHeader) -> None:
+    """What is open is ended by a marker before anything else of its producer is written.
+
+    A later epoch than that of the transaction has not waited for its marker, or the log has lost it in a power cut. Its batch would become
+    part of the former transaction, and the next marker would commit records of which nobody knows how they were decided. Whoever is refused
+    aborts, and the marker of that ends the former one, too.
+    """
+    if known.has_open_transaction and not header.is_transactional:
+        raise ApiError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {header.producer_id} has an open transaction and sent a batch outside of it",
+        )
+    if known.has_open_transaction and not known.is_in_transaction(header.producer_epoch):
+        raise ApiError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {header.producer_id} has an open transaction at epoch {known.producer_epoch}",
         )
 
 
