@@ -62,8 +62,10 @@ def test_t07_a_batch_that_comes_after_its_transaction_was_aborted_does_not_hold_
 
 
 @VERSIONS
-def test_t08_a_batch_of_the_last_transaction_does_not_get_into_the_next(version: int) -> None:
-    with bank() as cluster:
+@pytest.mark.parametrize("listener_of_brokers", ["", "PLAINTEXT"], ids=["two listeners", "one listener"])
+def test_t08_a_batch_of_the_last_transaction_does_not_get_into_the_next(version: int, listener_of_brokers: str) -> None:
+    """Clients and brokers may use the same listener, as the usual compose files have it."""
+    with bank(inter_broker_listener_name=listener_of_brokers) as cluster:
         open_bank(cluster)
         one = producer(cluster, version)
         coordinator, old = one.line(), one.line(1)

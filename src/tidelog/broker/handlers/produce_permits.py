@@ -134,9 +134,12 @@ class Permits:
         return None if asked is None else asked.guard
 
     def check_not_late(self) -> None:
-        """Refuse what an older connection brings, of clients whose transactions share an epoch. Raises ApiError."""
+        """Refuse what an older connection brings, of clients whose transactions share an epoch. Raises ApiError.
+
+        By whatever listener: brokers send no Produce, and in many clusters clients use the one that brokers use, too.
+        """
         context = self.context
-        if self.producer is None or context.version >= _LEADER_ADDS_FROM or self.node.is_inter_broker(context.listener):
+        if self.producer is None or context.version >= _LEADER_ADDS_FROM:
             return
         if not self.node.membership.batch_order.is_in_order(self.producer, context.connection):
             raise ApiError(
