@@ -169,6 +169,21 @@ def test_a_hanging_transaction_is_found_and_aborted(shell: Shell, bootstrap: str
     assert committed(shell, partition) == b"behind\n"
 
 
+def test_a_hanging_transaction_whose_first_records_were_deleted_is_shown_and_aborted(
+    shell: Shell, bootstrap: str, partition: TopicPartition
+) -> None:
+    left_hanging(bootstrap, partition)
+    shell.ok("produce", "-t", partition.topic, stdin=b"behind\n")
+    shell.ok("topics", "delete-records", partition.topic, "--before", "1")
+    (held,) = rows(shell, "describe", "--topic", partition.topic)
+    assert (held["state"], held["producer_id"], held["since_ms"], held["waiting"]) == ("hanging", 4_000_000, None, 1)
+    assert partition.topic in [row["topic"] for row in rows(shell, "list", "--holding")]
+    where = ["--topic", partition.topic, "--partition", "0"]
+    assert [row["start_offset"] for row in rows(shell, "find-hanging", *where)] == [0]
+    shell.ok("transactions", "abort", *where, "--start-offset", "0")
+    assert committed(shell, partition) == b"behind\n"
+
+
 def test_a_hanging_transaction_is_aborted_by_its_producer_as_of_old(
     shell: Shell, bootstrap: str, partition: TopicPartition
 ) -> None:

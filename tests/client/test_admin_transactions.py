@@ -328,9 +328,31 @@ def test_a_transaction_that_ended_meanwhile_holds_nothing_back() -> None:
     script.brokers.append(*[b"x"] * 10)
     script.last_stable_offset = 10
     script.has_open((11, 4))
+    offsets = script.brokers.scripts[ApiKey.LIST_OFFSETS]
+
+    def end_and_tell(node: BrokerId, request: Any) -> Any:
+        script.producers = ()
+        return offsets(node, request)
+
+    script.brokers.scripts[ApiKey.LIST_OFFSETS] = end_and_tell
     found = asked(script.brokers, lambda admin: admin.transactions.holders([T0]))[T0]
     assert not isinstance(found, ErrorCode)
     assert (found.holder, found.open, found.waiting_count) == (None, (), 0)
+
+
+@pytest.mark.parametrize(("stable", "is_waited_for"), [(6, True), (10, False)])
+def test_a_transaction_whose_first_records_are_deleted_holds_back_what_comes_after_them(
+    stable: int, *, is_waited_for: bool
+) -> None:
+    """Everything is stable up to where the log begins, though the transaction began before."""
+    script = Script()
+    script.brokers.append(*[b"x"] * 10)
+    script.last_stable_offset = stable
+    script.has_open((11, 4))
+    found = asked(script.brokers, lambda admin: admin.transactions.holders([T0]))[T0]
+    assert not isinstance(found, ErrorCode)
+    assert [one.first_offset for one in found.open] == [4]
+    assert (found.holder is not None, found.waiting_count) == (is_waited_for, 10 - stable)
 
 
 def test_a_transaction_of_which_nothing_can_be_read_yet_holds_nothing_back() -> None:

@@ -120,6 +120,25 @@ def test_a_hanging_transaction_is_found_and_aborted_and_readers_go_on() -> None:
     told(story, HANGING_ALLOWED)
 
 
+def test_a_hanging_transaction_whose_first_records_were_deleted_is_found_and_aborted() -> None:
+    async def story(hands: Hands) -> None:
+        admin, raw, _ = hands
+        await raw.write(UNKNOWN_TO_ALL, T1, b"lost", b"too")
+        await raw.write(UNKNOWN_TO_ALL, T1, b"more", sequence=2)
+        await admin.delete_records({T1: 2})
+        held = (await admin.transactions.holders([T1]))[T1]
+        assert not isinstance(held, ErrorCode)
+        assert (held.last_stable_offset, held.waiting_count) == (2, 1)
+        assert held.holder is not None
+        assert (held.holder.first_offset, held.holder.is_hanging) == (0, True)
+        assert list(await admin.transactions.find_hanging([T1], max_timeout_ms=60_000)) == [T1]
+        coordinator_epoch = held.holder.producer.coordinator_epoch
+        await admin.transactions.abort(T1, UNKNOWN_TO_ALL, coordinator_epoch=coordinator_epoch)
+        assert await waiting(admin, T1) == 0
+
+    told(story, HANGING_ALLOWED)
+
+
 def test_a_transaction_that_hangs_in_the_name_of_a_live_id_is_found_by_its_partition() -> None:
     async def story(hands: Hands) -> None:
         admin, raw, _ = hands

@@ -180,7 +180,7 @@ class TransactionTables:
         if held.holder is None:
             return row
         known = held.holder.transaction
-        since_ms = await self._since_ms(held.holder)
+        since_ms = await self._since_ms(held.holder, is_whole=held.holder.first_offset >= held.last_stable_offset)
         age_ms = self._age_ms(since_ms)
         return row | {
             "transactional_id": None if known is None else known.transactional_id,
@@ -194,10 +194,12 @@ class TransactionTables:
             "duration_ms": age_ms,
         }
 
-    async def _since_ms(self, one: OpenTransaction) -> TimestampMs | None:
-        """When a transaction began: the coordinator knows, or else its first record says."""
+    async def _since_ms(self, one: OpenTransaction, *, is_whole: bool) -> TimestampMs | None:
+        """When a transaction began: the coordinator knows, or else its first record says, unless that is deleted."""
         if one.transaction is not None and not one.is_hanging and one.transaction.start_ms is not None:
             return one.transaction.start_ms
+        if not is_whole:
+            return None
         cluster, config, runtime = self._connected
         all_there_is = replace(config, isolation_level=IsolationLevel.READ_UNCOMMITTED)
         async with Consumer(cluster, all_there_is, runtime) as consumer:

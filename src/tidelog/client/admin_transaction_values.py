@@ -47,7 +47,7 @@ class OpenTransaction:
 
     @property
     def first_offset(self) -> Offset:
-        """Where it began in this partition."""
+        """Where it began in this partition. What was there may be deleted since."""
         return self.producer.transaction_first_offset
 
     @property
@@ -68,7 +68,8 @@ class HeldPartition:
     @property
     def holder(self) -> OpenTransaction | None:
         """The one that began first; None where nobody has to wait."""
-        return self.open[0] if self.open and self.open[0].first_offset < self.high_watermark else None
+        is_behind = bool(self.open) and self.open[0].first_offset < self.high_watermark
+        return self.open[0] if is_behind and self.waiting_count > 0 else None
 
     @property
     def waiting_count(self) -> int:

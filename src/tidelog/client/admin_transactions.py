@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -46,7 +46,7 @@ class TransactionAdmin(TransactionQuestions):
         asked = [key for key, some in found.items() if not isinstance(some, ErrorCode)]
         stable = await self._ends(asked, IsolationLevel.READ_COMMITTED)
         readable = await self._ends(asked, IsolationLevel.READ_UNCOMMITTED)  # asked later, so that it is no less
-        still_open = [one for key in asked for one in _open(found[key]) if one.first_offset >= stable[key]]
+        still_open = await self._still_open([one for key in asked for one in _open(found[key])], stable)
         known = sorted(await self._with_coordinators(still_open), key=lambda one: one.first_offset)
         held: dict[TopicPartition, HeldPartition | ErrorCode] = {
             key: HeldPartition(
@@ -76,10 +76,9 @@ class TransactionAdmin(TransactionQuestions):
         answers: dict[TopicPartition, tuple[OpenTransaction, ...] | ErrorCode] = {
             key: some for key, some in {**found, **again}.items() if isinstance(some, ErrorCode)
         }
-        for key, some in again.items():
-            still = {(one.producer.producer_id, one.first_offset) for one in _open(some)}
-            left = (one for one in hanging if one.topic_partition == key)
-            if rows := tuple(one for one in left if (one.producer.producer_id, one.first_offset) in still):
+        left = _also_among(hanging, again)
+        for key in again:
+            if rows := tuple(one for one in left if one.topic_partition == key):
                 answers[key] = rows
         return answers
 
@@ -150,6 +149,19 @@ class TransactionAdmin(TransactionQuestions):
                 found[key] = producers if isinstance(producers, ErrorCode) else _open_among(producers, key)
         return found
 
+    async def _still_open(
+        self, found: Sequence[OpenTransaction], stable: Mapping[TopicPartition, Offset]
+    ) -> list[OpenTransaction]:
+        """Those that had not ended when it was asked how far everything is stable.
+
+        One that began before has ended, or its first records are deleted: then everything is stable up to where the log begins, and who wrote
+        there tells whether it is open.
+        """
+        doubtful = [one for one in found if one.first_offset < stable[one.topic_partition]]
+        again = await self._open_in({one.topic_partition: None for one in doubtful})
+        headless = {_name(one) for one in _also_among(doubtful, again)}
+        return [one for one in found if one.first_offset >= stable[one.topic_partition] or _name(one) in headless]
+
     async def _with_coordinators(self, found: Sequence[OpenTransaction]) -> tuple[OpenTransaction, ...]:
         """The same, with what the coordinators know of their producers."""
         if not found:
@@ -210,6 +222,19 @@ def _open_among(producers: Iterable[ProducerDescription], key: TopicPartition) -
         for one in producers
         if one.transaction_first_offset >= 0
     )
+
+
+def _also_among(
+    some: Iterable[OpenTransaction], found: Mapping[TopicPartition, tuple[OpenTransaction, ...] | ErrorCode]
+) -> list[OpenTransaction]:
+    """Those that are open in what was found later, too."""
+    names = {_name(one) for others in found.values() for one in _open(others)}
+    return [one for one in some if _name(one) in names]
+
+
+def _name(one: OpenTransaction) -> tuple[TopicPartition, ProducerId, Offset]:
+    """Nothing else has begun there."""
+    return one.topic_partition, one.producer.producer_id, one.first_offset
 
 
 def _open(found: tuple[OpenTransaction, ...] | ErrorCode) -> tuple[OpenTransaction, ...]:
