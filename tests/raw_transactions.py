@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from tidelog.client import ClientRuntime, Cluster
+from tidelog.client.admin_transaction_messages import aborting, codes_in
 from tidelog.client.config import ClientConfig
 from tidelog.client.coordinators import CoordinatorKind, CoordinatorQuestions
 from tidelog.model import BrokerId, ErrorCode, ProducerIdentity, TopicPartition
@@ -93,6 +94,12 @@ class RawTransactions:
         answer = await self._cluster.request(leader.broker_id, request, version=_CLASSIC_PRODUCE)
         codes = [row.error_code for each in answer.responses for row in each.partition_responses]
         assert codes == [ErrorCode.NONE]
+
+    async def mark(self, producer: ProducerIdentity, partition: TopicPartition) -> None:
+        """Abort in one partition, as a coordinator would."""
+        leader = await self._cluster.leader_of(partition)
+        codes = codes_in(await self._cluster.request(leader.broker_id, aborting(partition, producer, 0)))
+        assert codes == {partition: ErrorCode.NONE}
 
     async def end(self, name: str, producer: ProducerIdentity, *, is_committed: bool) -> ErrorCode:
         """Commit or abort; what the coordinator says to it."""

@@ -29,7 +29,7 @@ from tidelog.wire.messages.init_producer_id import InitProducerIdResponse
 MAX_TIMEOUT_MS: Final = 900_000
 """The longest that brokers let transactions live by default (transaction.max.timeout.ms)."""
 
-_PARTITIONS_PER_REQUEST: Final = 500
+_PARTITIONS_PER_REQUEST: Final = 100
 _LISTINGS_MAX: Final = 5
 _AN_EPOCH_EACH: Final = 2  # the version of transactions from which on each has an epoch of its own
 
