@@ -33,9 +33,14 @@ class RawTransactions:
         self._questions = CoordinatorQuestions(cluster, config, runtime, kind=CoordinatorKind.TRANSACTIONAL_ID)
         self._coordinators = self._questions.coordinators
 
-    async def init(self, name: str, *, is_two_phase: bool = False) -> ProducerIdentity:
-        """Become the producer of a transactional id."""
-        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=600_000, enable2_pc=is_two_phase)
+    async def init(self, name: str, *, is_two_phase: bool = False, keeps: bool = False) -> ProducerIdentity:
+        """Become the producer of a transactional id, or the one that keeps what was prepared."""
+        request = InitProducerIdRequest(
+            transactional_id=name,
+            transaction_timeout_ms=600_000,
+            enable2_pc=is_two_phase or keeps,
+            keep_prepared_txn=keeps,
+        )
 
         async def ask(node: BrokerId, _names: Sequence[str]) -> dict[str, ProducerIdentity | ErrorCode]:
             answer = await self._cluster.request(node, request)

@@ -254,6 +254,22 @@ def test_a_prepared_transaction_is_committed_under_the_pair_it_was_prepared_unde
     assert committed(shell, partition) == b"one\ntwo\n"
 
 
+@pytest.mark.parametrize(("verb", "records"), [("commit", b"one\ntwo\n"), ("abort", b"")])
+def test_a_prepared_transaction_is_ended_under_the_pair_it_was_prepared_under_when_who_kept_it_is_dead(
+    shell: Shell, bootstrap: str, name: str, partition: TopicPartition, verb: str, records: bytes
+) -> None:
+    producer = opened(bootstrap, name, partition, is_two_phase=True)
+    written(bootstrap, lambda raw: raw.init(name, keeps=True))
+    wrong = ProducerIdentity(producer.producer_id, 99)
+    shell("transactions", verb, "--transactional-id", name, *pair(wrong))
+    assert (shell.exit_code, "PRODUCER_FENCED" in shell.errors) == (1, True)
+    (row,) = rows(shell, "describe", "--transactional-id", name)
+    assert (row["state"], row["producer_epoch"]) == ("Ongoing", producer.producer_epoch)
+    said = shell.ok("transactions", verb, "--transactional-id", name, *pair(producer)).decode()
+    assert said in {f"committed the transaction of {name}\n", f"aborted the transaction of {name}\n"}
+    assert committed(shell, partition) == records
+
+
 def test_a_prepared_transaction_is_aborted_under_the_pair_it_was_prepared_under(
     shell: Shell, bootstrap: str, name: str, partition: TopicPartition
 ) -> None:

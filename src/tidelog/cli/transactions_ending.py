@@ -10,8 +10,16 @@ from tidelog.cli.arguments import finish_verb, whole_number
 from tidelog.cli.failure import EXIT_OK, CommandFailed, WrongUsage
 
 if TYPE_CHECKING:
-    from tidelog.client import Admin, Cluster, ConsumerConfig, OpenTransaction, RequestRefused, TransactionDescription
-    from tidelog.model import ProducerIdentity, TopicPartition
+    from tidelog.client import (
+        Admin,
+        Cluster,
+        ConsumerConfig,
+        OpenTransaction,
+        PreparedTransaction,
+        RequestRefused,
+        TransactionDescription,
+    )
+    from tidelog.model import TopicPartition
     from tidelog.runtime import Runtime
 
 _PARTITION: Final = whole_number(low=0, high=2**31 - 1, what="a partition")
@@ -64,17 +72,13 @@ def add_commit(parser: argparse.ArgumentParser) -> None:
 
 
 async def _commit(options: argparse.Namespace, cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> int:
-    from tidelog.client import Admin
-    from tidelog.model import ProducerIdentity
-
-    pair = ProducerIdentity(options.producer_id, options.producer_epoch)
-    await _end(Admin(cluster, config, runtime), options.transactional_id, pair, is_committed=True)
+    await _end((cluster, config, runtime), _prepared(options), is_committed=True)
     return EXIT_OK
 
 
 async def _abort(options: argparse.Namespace, cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> int:
     from tidelog.client import Admin
-    from tidelog.model import ProducerIdentity, TopicPartition
+    from tidelog.model import TopicPartition
 
     admin = Admin(cluster, config, runtime)
     if options.transactional_id is None:
@@ -87,21 +91,66 @@ async def _abort(options: argparse.Namespace, cluster: Cluster, config: Consumer
         await _fence(admin, options.transactional_id, is_confirmed=options.yes)
     else:
         _need(options, "producer_id", "producer_epoch")
-        pair = ProducerIdentity(options.producer_id, options.producer_epoch)
-        await _end(admin, options.transactional_id, pair, is_committed=False)
+        await _end((cluster, config, runtime), _prepared(options), is_committed=False)
     return EXIT_OK
 
 
-async def _end(admin: Admin, transactional_id: str, pair: ProducerIdentity, *, is_committed: bool) -> None:
-    """Decide a transaction in its producer's name. Raises CommandFailed."""
-    from tidelog.client import RequestRefused
+def _prepared(options: argparse.Namespace) -> PreparedTransaction:
+    from tidelog.client import PreparedTransaction
 
+    return PreparedTransaction(
+        transactional_id=options.transactional_id,
+        producer_id=options.producer_id,
+        producer_epoch=options.producer_epoch,
+    )
+
+
+async def _end(
+    connected: tuple[Cluster, ConsumerConfig, Runtime], prepared: PreparedTransaction, *, is_committed: bool
+) -> None:
+    """Decide a transaction in its producer's name. Raises CommandFailed."""
+    from tidelog.client import Admin, RequestRefused
+    from tidelog.model import ErrorCode, ProducerIdentity
+
+    admin, name = Admin(*connected), prepared.transactional_id
+    pair = ProducerIdentity(prepared.producer_id, prepared.producer_epoch)
     try:
-        await admin.transactions.end(transactional_id, pair, is_committed=is_committed)
+        await admin.transactions.end(name, pair, is_committed=is_committed)
     except RequestRefused as error:
-        raise _failed(error) from None
+        is_fenced = error.code in {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
+        if not (is_fenced and await _is_open_still(admin, prepared)):
+            raise _failed(error) from None
+        # Somebody has adopted it, and may be dead: in whose name nobody can speak any more. Whoever adopts it anew can end it.
+        await _finish(connected, prepared, is_committed=is_committed)
     what = "committed" if is_committed else "aborted"
-    sys.stdout.write(f"{what} the transaction of {transactional_id}\n")
+    sys.stdout.write(f"{what} the transaction of {name}\n")
+
+
+async def _is_open_still(admin: Admin, prepared: PreparedTransaction) -> bool:
+    """Whether this producer wrote what the id has open. It must not be asked by adopting: that fences whoever writes there now."""
+    from tidelog.model import ErrorCode, ProducerIdentity
+
+    known = (await admin.transactions.describe([prepared.transactional_id]))[prepared.transactional_id]
+    if isinstance(known, ErrorCode) or known.state != "Ongoing":
+        return False
+    return ProducerIdentity(known.producer_id, known.producer_epoch) == prepared.producer
+
+
+async def _finish(
+    connected: tuple[Cluster, ConsumerConfig, Runtime], prepared: PreparedTransaction, *, is_committed: bool
+) -> None:
+    """Decide a transaction whoever holds it. Raises CommandFailed."""
+    from tidelog.client import TransactionKeeper, TransactionPending, TransactionRefused, UnsupportedApi
+
+    keeper, name = TransactionKeeper(*connected), prepared.transactional_id
+    try:
+        found = (await keeper.adopt([name]))[name]
+        if found is None or found.prepared != prepared:
+            raise CommandFailed(f"{name}: the transaction has just been ended by somebody else")
+        if await keeper.end([found], is_committed=is_committed):
+            raise CommandFailed(f"{name}: somebody else has just taken it over, and will end it")
+    except (TransactionPending, TransactionRefused, UnsupportedApi) as error:
+        raise CommandFailed(str(error)) from None
 
 
 async def _fence(admin: Admin, transactional_id: str, *, is_confirmed: bool) -> None:
