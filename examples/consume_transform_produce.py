@@ -10,7 +10,7 @@ import os
 import sys
 import uuid
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -47,8 +47,15 @@ class Worker:
         done = 0
         last_offset = -1
         while last_offset < COUNT - 1:
+            # In whose name the messages come is asked before, not after: a rebalance in between would have them committed by somebody
+            # who was not given them, while another one reads them, too.
+            member, is_member = self._consumer.consumer_group_metadata(), bool(self._consumer.assignment())
             messages = self._consumer.consume(AT_ONCE, timeout=1)
             if not messages:
+                continue
+            if not is_member:  # It has joined meanwhile, and would commit in nobody's name: from now on it has one.
+                for place in before(messages):
+                    self._consumer.seek(place)
                 continue
             self._producer.begin_transaction()
             try:
@@ -56,9 +63,7 @@ class Worker:
                     doubled = 2 * int(message.value() or b"0")
                     self._producer.produce(DOUBLED, str(doubled), partition=0)
                 # Where to go on is part of the transaction. The member's generation goes along: who has lost its partitions is refused.
-                self._producer.send_offsets_to_transaction(
-                    self._consumer.position(self._consumer.assignment()), self._consumer.consumer_group_metadata()
-                )
+                self._producer.send_offsets_to_transaction(after(messages), member)
                 if done == dies_before_commit:
                     self._producer.flush(TIMEOUT_S)
                     raise Died
@@ -72,6 +77,21 @@ class Worker:
     def leave(self) -> None:
         """Leave the group, so that nobody waits for its session to end."""
         self._consumer.close()
+
+
+def before(messages: list[Message]) -> list[TopicPartition]:
+    """Where these messages begin in each partition."""
+    return list({(each.topic(), each.partition()): place(each) for each in reversed(messages)}.values())
+
+
+def after(messages: list[Message]) -> list[TopicPartition]:
+    """Where to go on after these messages in each partition."""
+    return list({(each.topic(), each.partition()): place(each, 1) for each in messages}.values())
+
+
+def place(message: Message, further: int = 0) -> TopicPartition:
+    """Where a message is, or a few further on."""
+    return TopicPartition(message.topic() or "", message.partition() or 0, (message.offset() or 0) + further)
 
 
 def read_doubled(isolation_level: str) -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.testing import Cluster
@@ -35,17 +35,24 @@ def handle_orders(consumer: Consumer, handle: Callable[[dict[str, object]], None
 
 
 def bill_orders(consumer: Consumer, producer: Producer, invoices: str, *, count: int) -> None:
-    """Write an invoice for each order, in one transaction with the offset of the order."""
+    """Write an invoice for each order, in one transaction with the offset of the order.
+
+    In whose name the order comes is asked before the poll: after it there may have been a rebalance, and somebody else has the order, too.
+    """
     while count:
+        member, is_member = consumer.consumer_group_metadata(), bool(consumer.assignment())
         message = consumer.poll(1.0)
         if message is None:
             continue
         if message.error():
             raise KafkaException(message.error())
+        topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
+        if not is_member:  # It has joined meanwhile, and would commit in nobody's name.
+            consumer.seek(TopicPartition(topic, partition, offset))
+            continue
         producer.begin_transaction()
         producer.produce(invoices, b"invoice for " + (message.key() or b"nobody"))
-        positions = consumer.position(consumer.assignment())
-        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata())
+        producer.send_offsets_to_transaction([TopicPartition(topic, partition, offset + 1)], member)
         producer.commit_transaction()
         count -= 1
 
