@@ -117,7 +117,7 @@ def assemble(config: BrokerConfig, runtime: Runtime, registry: Registry, faults:
     )
     leaderships = Leaderships(registry, config.broker_id)
     local = _Local(live_config, runtime, metadata, replicas, control_plane, configs, descriptions, leaderships, faults)
-    node, fetchers, isr_changes = _replicating(local, controller)
+    node, fetchers, isr_changes = _replicating(local, controller, incarnations)
     return Assembly(
         node=node,
         roles=roles,
@@ -156,12 +156,14 @@ class _Local(NamedTuple):
     faults: Faults
 
 
-def _replicating(local: _Local, controller: ControllerService) -> tuple[Node, ReplicaFetchers, LeaderIsrChanges]:
+def _replicating(
+    local: _Local, controller: ControllerService, incarnations: Incarnations
+) -> tuple[Node, ReplicaFetchers, LeaderIsrChanges]:
     """The parts that talk to other brokers, and with them the node."""
     config, runtime, metadata, replicas = local.live_config.current, local.runtime, local.metadata, local.replicas
     peers = Peers(config, runtime.network, metadata.inter_broker_address)
     producer_ids = ProducerIds(controller.allocate_producer_ids, replicas.highest_producer_id)
-    transactions = _transactions(local, peers, producer_ids)
+    transactions = _transactions(local, peers, producer_ids, incarnations)
     line = ControllerLine(controller, peers, metadata)
     quotas = ReplicationQuotas(config.broker_id, lambda: local.live_config.current)
     fetchers = _fetchers(local, quotas)
@@ -222,10 +224,12 @@ def _led_epoch(replicas: ReplicaManager, topic_partition: TopicPartition) -> Lea
     return None if partition is None or not partition.is_leader else partition.leader_epoch
 
 
-def _transactions(local: _Local, peers: Peers, producer_ids: ProducerIds) -> TransactionCoordination:
+def _transactions(
+    local: _Local, peers: Peers, producer_ids: ProducerIds, incarnations: Incarnations
+) -> TransactionCoordination:
     config = local.live_config.current
     settings = transaction_settings(config)
-    make = partial(TransactionMachine, lambda: settings, producer_ids)
+    make = partial(TransactionMachine, lambda: settings, producer_ids, lambda: incarnations.has_lost_standing)
     markers = MarkerSurroundings(config.broker_id, local.runtime, local.metadata, peers)
     return TransactionCoordination(_coordinating(local), make, markers)
 

@@ -64,12 +64,14 @@ class Incarnations:
         self._broker_id = broker_id
         self._runtime = runtime
         self._directory_ids: dict[str, str] = {}
+        self.has_lost_standing = False  # What was known here last may have been forgotten at this start.
 
     def is_intact(self, directories: Iterable[LogDirectory], remembered: BrokerEpoch | None) -> bool:
         """Whether every directory that works is what it was when the broker was last registered, as the registry remembers that."""
         reasons = [reason for one in directories if (reason := self._objection(one, remembered)) is not None]
         if reasons and remembered is not None:
             logger.warning("broker lost its standing", extra=fields(broker_id=self._broker_id, reason=reasons[0]))
+        self.has_lost_standing = bool(reasons)
         return not reasons
 
     async def remember(

@@ -60,9 +60,12 @@ class Room:
     version: TransactionVersion = TransactionVersion.TWO
     settings: TransactionSettings = field(default_factory=lambda: TransactionSettings(is_two_phase_enabled=True))
     ids: Ids = field(default_factory=Ids)
+    has_lost_records: bool = False
 
     def __post_init__(self) -> None:
-        self.driver = SkewedDriver(lambda: TransactionMachine(lambda: self.settings, self.ids))
+        self.driver = SkewedDriver(
+            lambda: TransactionMachine(lambda: self.settings, self.ids, lambda: self.has_lost_records)
+        )
 
     def set(self, **changes: Any) -> None:
         self.settings = replace(self.settings, **changes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from tidelog.coordinator.transaction.states import TransactionState
+from tidelog.coordinator.transaction.states import TransactionState, TransactionStatus
 from tidelog.model import ProducerIdentity
 
 
@@ -32,12 +32,19 @@ class StateChange(NamedTuple):
     state: TransactionState
 
 
+class UncertainChange(NamedTuple):
+    """A change in memory: later epochs of these ids may have been given out than are known here."""
+
+    transactional_ids: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class TransactionBook:
     """The transactional ids of one partition. Changed by replay and adopt only."""
 
     states: dict[str, TransactionState] = field(default_factory=dict)
     heard: dict[str, Heard] = field(default_factory=dict)
+    uncertain: set[str] = field(default_factory=set)  # until a new incarnation has leapt over whatever was forgotten
     # The same ids once more: those with a transaction that is open or ending, and all others from the one that rested longest.
     _open: dict[str, None] = field(default_factory=dict)
     _idle: dict[str, None] = field(default_factory=dict)
@@ -47,6 +54,8 @@ class TransactionBook:
         transactional_id = state.transactional_id
         self._drop(transactional_id)
         self.states[transactional_id] = state
+        if state.status is TransactionStatus.EMPTY:
+            self.uncertain.discard(transactional_id)
         (self._idle if state.status.is_idle else self._open)[transactional_id] = None
 
     def remove(self, transactional_id: str) -> None:
@@ -54,6 +63,7 @@ class TransactionBook:
         self._drop(transactional_id)
         self.states.pop(transactional_id, None)
         self.heard.pop(transactional_id, None)
+        self.uncertain.discard(transactional_id)
 
     def hear(self, change: HeardChange) -> None:
         """Somebody was heard."""

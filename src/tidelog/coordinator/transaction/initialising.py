@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.coordinator.transaction.checks import is_owner
 from tidelog.coordinator.transaction.settings import ProducerIdSource, TransactionSettings
@@ -27,7 +27,10 @@ from tidelog.model import (
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest
 from tidelog.wire.primitives import CLASSIC_STRING_BYTES_MAX
 
-_NOBODY = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+FORGOTTEN_MAX: Final = 1_000
+"""How many epochs of an id may have been given out that nobody remembers: as many transactions as one may do between two flushes, and more."""
+
+_NOBODY: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class Incarnation(NamedTuple):
@@ -45,9 +48,18 @@ class Initialiser:
         self._ids = ids
 
     def incarnation(
-        self, request: InitProducerIdRequest, state: TransactionState | None, now_ms: TimestampMs
+        self,
+        request: InitProducerIdRequest,
+        state: TransactionState | None,
+        now_ms: TimestampMs,
+        *,
+        is_uncertain: bool = False,
     ) -> Incarnation:
-        """What is to be written for a request that `check` lets pass."""
+        """What is to be written for a request that `check` lets pass.
+
+        Where later epochs may have been given out than are known, a new incarnation gets one beyond them. Under an epoch that another one
+        has written under its records would be taken for repetitions, and the other's be committed in their place.
+        """
         if state is None:
             return Incarnation(self._first(request, now_ms))
         asking = asking_pair(request)
@@ -56,9 +68,9 @@ class Initialiser:
         if state.status.is_decided:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if state.status is not TransactionStatus.ONGOING:
-            return Incarnation(self._next(request, state, now_ms))
+            return Incarnation(self._next(request, state, now_ms, is_uncertain=is_uncertain))
         if request.keep_prepared_txn:
-            return Incarnation(self._keeper(request, state, now_ms))
+            return Incarnation(self._keeper(request, state, now_ms, is_uncertain=is_uncertain))
         return Incarnation(self._fence(state, asking, now_ms), ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def check(self, request: InitProducerIdRequest) -> None:
@@ -90,23 +102,27 @@ class Initialiser:
             last_update_ms=now_ms,
         )
 
-    def _next(self, request: InitProducerIdRequest, state: TransactionState, now_ms: TimestampMs) -> TransactionState:
-        owner, previous = self._successor(state, asking_pair(request))
+    def _next(
+        self, request: InitProducerIdRequest, state: TransactionState, now_ms: TimestampMs, *, is_uncertain: bool
+    ) -> TransactionState:
+        owner, previous = self._successor(state, asking_pair(request), is_uncertain=is_uncertain)
         return initialised(state, owner, previous=previous, timeout_ms=_timeout_ms(request), now_ms=now_ms)
 
-    def _keeper(self, request: InitProducerIdRequest, state: TransactionState, now_ms: TimestampMs) -> TransactionState:
-        keeper, previous = self._successor(state, asking_pair(request))
+    def _keeper(
+        self, request: InitProducerIdRequest, state: TransactionState, now_ms: TimestampMs, *, is_uncertain: bool
+    ) -> TransactionState:
+        keeper, previous = self._successor(state, asking_pair(request), is_uncertain=is_uncertain)
         return kept(state, keeper, previous=previous, timeout_ms=_timeout_ms(request), now_ms=now_ms)
 
     def _successor(
-        self, state: TransactionState, asking: ProducerIdentity | None
+        self, state: TransactionState, asking: ProducerIdentity | None, *, is_uncertain: bool
     ) -> tuple[ProducerIdentity, ProducerId]:
         """The new owner, and whose request made it so."""
-        owner = state.owner
+        owner, by = state.owner, FORGOTTEN_MAX if is_uncertain else 1
         if asking is None:
-            return successor_of(owner, self._ids), NO_PRODUCER_ID
+            return successor_of(owner, self._ids, by=by), NO_PRODUCER_ID
         if asking == owner or owner.producer_epoch == EPOCH_MAX:
-            return successor_of(owner, self._ids), asking.producer_id
+            return successor_of(owner, self._ids, by=by), asking.producer_id
         return owner, state.previous_producer_id  # It asks once more.
 
     def _fence(self, state: TransactionState, asking: ProducerIdentity | None, now_ms: TimestampMs) -> TransactionState:

@@ -24,7 +24,7 @@ from tidelog.coordinator.machine import (
     Written,
 )
 from tidelog.coordinator.transaction.answers import ended_answer, initialised_answer, refusal
-from tidelog.coordinator.transaction.book import HeardChange, StateChange, TransactionBook
+from tidelog.coordinator.transaction.book import HeardChange, StateChange, TransactionBook, UncertainChange
 from tidelog.coordinator.transaction.checks import doubt, hear, state_of
 from tidelog.coordinator.transaction.ending import EPOCH_PER_TRANSACTION_SINCE, ended, ended_with_epoch
 from tidelog.coordinator.transaction.errands import SendMarkers
@@ -71,13 +71,20 @@ from tidelog.wire.messages.list_transactions import ListTransactionsRequest
 
 _TAKEN_OVER_AT_ONCE: Final = 100
 """Transactions in one piece of `on_loaded`."""
+_UNCERTAIN_AT_ONCE: Final = 10_000
 
 
 class TransactionMachine:
     """Knows every transactional id of its partition, and nothing of the partitions that transactions write to."""
 
-    def __init__(self, settings: Callable[[], TransactionSettings], ids: ProducerIdSource) -> None:
+    def __init__(
+        self,
+        settings: Callable[[], TransactionSettings],
+        ids: ProducerIdSource,
+        may_have_forgotten: Callable[[], bool],  # whether records of ours may have been lost in a power cut
+    ) -> None:
         self._settings = settings
+        self._may_have_forgotten = may_have_forgotten
         self._ids = ids
         self._initialiser = Initialiser(settings, ids)
         self._book = TransactionBook()
@@ -135,6 +142,8 @@ class TransactionMachine:
             self._book.hear(change)
         elif isinstance(change, StateChange):
             self._book.put(change.state)
+        elif isinstance(change, UncertainChange):
+            self._book.uncertain.update(change.transactional_ids)
         elif isinstance(change, ListingChange):
             if change.listing is None:
                 self._listings.pop(change.token, None)
@@ -145,6 +154,9 @@ class TransactionMachine:
         """What was decided is told to all partitions once more, and what is open is given its time."""
         settings = self._settings()
         yield Decision(timers=(TimerChange(ExpiryTimer(), now.monotonic_ms + settings.expiry_check_ms),))
+        names = tuple(self._book.states) if self._may_have_forgotten() else ()
+        for first in range(0, len(names), _UNCERTAIN_AT_ONCE):
+            yield Decision(changes=(UncertainChange(names[first : first + _UNCERTAIN_AT_ONCE]),))
         all_states = self._book.open_states()
         for first in range(0, len(all_states), _TAKEN_OVER_AT_ONCE):
             states = all_states[first : first + _TAKEN_OVER_AT_ONCE]
@@ -168,7 +180,9 @@ class TransactionMachine:
         late = None if asking is None else doubt(self._book, name, asking, command.client.connection, now.monotonic_ms)
         if late is not None:
             return self._too_late(command, late)
-        state, code = self._initialiser.incarnation(request, self._book.states.get(name), now.wall_ms)
+        state, code = self._initialiser.incarnation(
+            request, self._book.states.get(name), now.wall_ms, is_uncertain=name in self._book.uncertain
+        )
         return self._written(state, now, Reply(command.token, initialised_answer(state, code)))
 
     def _join(self, command: Command, now: Moment) -> Decision:

@@ -38,11 +38,11 @@ def take_id(ids: ProducerIdSource) -> ProducerId:
     return producer_id
 
 
-def successor_of(owner: ProducerIdentity, ids: ProducerIdSource) -> ProducerIdentity:
-    """The pair that fences this one. Raises ApiError."""
-    if owner.producer_epoch >= EPOCH_LAST:
+def successor_of(owner: ProducerIdentity, ids: ProducerIdSource, *, by: int = 1) -> ProducerIdentity:
+    """The pair that fences this one, and whoever was given an epoch in between. Raises ApiError."""
+    if owner.producer_epoch + by > EPOCH_LAST:
         return ProducerIdentity(take_id(ids), 0)
-    return ProducerIdentity(owner.producer_id, owner.producer_epoch + 1)
+    return ProducerIdentity(owner.producer_id, owner.producer_epoch + by)
 
 
 def initialised(

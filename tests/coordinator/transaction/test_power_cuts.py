@@ -1,11 +1,12 @@
-"""Partitions that have met a later epoch of a producer than its coordinator, which lost more of its log than they did of theirs."""
+"""A coordinator that lost more of its log than partitions did of theirs: they have met epochs of which it knows nothing."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.coordinator.transaction.transaction_room import NAME, P0, P1, Room
-from tidelog.coordinator.transaction.states import EPOCH_MAX, TransactionStatus, TransactionVersion
+from tests.coordinator.transaction.transaction_room import NAME, P0, P1, Room, after
+from tidelog.coordinator.transaction.initialising import FORGOTTEN_MAX
+from tidelog.coordinator.transaction.states import EPOCH_LAST, EPOCH_MAX, TransactionStatus, TransactionVersion
 from tidelog.model import ErrorCode, ProducerIdentity
 
 VERSIONS = [TransactionVersion.ZERO, TransactionVersion.TWO]
@@ -67,3 +68,55 @@ def test_a_refusal_that_is_told_late_changes_nothing() -> None:
     assert room.ask_written(errand.written((P0,))) is NONE
     assert room.describe(NAME).producer_id == producer.producer_id
     assert not room.errands
+
+
+# Before anybody refuses.
+
+
+def forgetful(version: TransactionVersion, status: TransactionStatus) -> tuple[Room, ProducerIdentity]:
+    """A coordinator that took over after a power cut, and who wrote before as far as it knows."""
+    room = Room(version)
+    producer = room.reach(status)
+    room.has_lost_records = True
+    room.driver.fail_over()
+    return room, producer
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("is_asking", [False, True], ids=["another incarnation", "the same one"])
+@pytest.mark.parametrize("status", [TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT])
+def test_after_a_power_cut_nobody_gets_an_epoch_that_may_have_been_given_out(
+    status: TransactionStatus, version: TransactionVersion, *, is_asking: bool
+) -> None:
+    room, producer = forgetful(version, status)
+    owner = room.producer(producer if is_asking else None)
+    assert owner == after(producer, FORGOTTEN_MAX)
+    assert room.producer() == after(owner), "what was given out since then is known"
+
+
+def test_nor_does_who_comes_when_a_transaction_was_open() -> None:
+    room, producer = forgetful(TransactionVersion.TWO, TransactionStatus.ONGOING)
+    assert room.init().error_code is ErrorCode.CONCURRENT_TRANSACTIONS
+    room.write_markers()
+    assert room.producer() == after(producer, 1 + FORGOTTEN_MAX)
+
+
+def test_where_too_few_epochs_are_left_another_producer_id_follows() -> None:
+    room = Room()
+    worn = room.wear_out(room.producer(), EPOCH_LAST - FORGOTTEN_MAX + 1)
+    room.has_lost_records = True
+    room.driver.fail_over()
+    assert room.producer() == (worn.producer_id + 1, 0)
+
+
+def test_a_fail_over_that_loses_nothing_leaps_over_nothing() -> None:
+    room = Room()
+    producer = room.reach(TransactionStatus.COMPLETE_ABORT)
+    room.driver.fail_over()
+    assert room.producer() == after(producer)
+
+
+def test_a_producer_that_lives_goes_on_after_a_power_cut() -> None:
+    room, producer = forgetful(TransactionVersion.TWO, TransactionStatus.COMPLETE_COMMIT)
+    assert room.join(producer, P0) is NONE
+    assert room.ended(producer) == after(producer)
