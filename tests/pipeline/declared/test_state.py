@@ -157,7 +157,10 @@ def test_the_last_checkpoint_is_the_one_with_the_highest_number(tmp_path: Path) 
 
 def test_what_an_earlier_run_left_is_known_by_its_storage(tmp_path: Path) -> None:
     mark = f"spark.tidelog.storage={tmp_path}"
-    with subprocess.Popen([sys.executable, "-c", "input()", mark], stdin=subprocess.PIPE) as child:
+    command = [sys.executable, "-c", "print('up', flush=True); input()", mark]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"up\n"  # in the moment of its exec a process has no command line
         assert leftovers(tmp_path) == [child.pid]
         assert leftovers(tmp_path / "other") == []
         child.kill()
