@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 
 from tidelog.cli.cluster_plan import at_address, cluster_plans, lock_files
-from tidelog.cli.codecs import prepare_first_codec
 from tidelog.cli.failure import CommandFailed
 from tidelog.cli.forked import Forked, fork
 from tidelog.cli.lock_holder import lock_holder
@@ -19,6 +18,8 @@ from tidelog.cli.together import are_together
 from tidelog.cli.up import data_of, is_used
 from tidelog.cli.voice import ClusterVoice
 from tidelog.runtime.real import RealClock
+from tidelog.wire.api import ApiKey
+from tidelog.wire.codec import prepare
 
 
 def serve_cluster(options: argparse.Namespace) -> int:
@@ -55,7 +56,7 @@ def prepare_to_fork() -> None:
     from tidelog.cli.loops import loop_factory
 
     loop_factory()
-    prepare_first_codec()
+    prepare([ApiKey.API_VERSIONS])
     gc.collect()
     gc.freeze()
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from tidelog.broker import Broker
-from tidelog.cli.codecs import prepare_first_codec
 from tidelog.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, WrongUsage
 from tidelog.cli.forked import STOP_WITH_EVERYBODY
 from tidelog.cli.lock_holder import lock_holder
@@ -34,6 +33,8 @@ from tidelog.runtime.real import real_runtime
 from tidelog.runtime.watchdog import watch_loop
 from tidelog.storage import WrongDirectory
 from tidelog.storage.names import LOCK
+from tidelog.wire.api import ApiKey
+from tidelog.wire.codec import prepare
 
 STOP_WITHIN_S: Final = 2.7  # three seconds are promised; the rest is for the interpreter
 _THREAD_TURN_S: Final = 0.0005
@@ -76,7 +77,7 @@ def serve(plan: Plan, *, announce: Announce, is_alone: bool = True) -> int:
     configure_logging(plan.log_file, log_format=plan.log_format)
     _log_settings(plan, config)
     _raise_file_limit()
-    prepare_first_codec()
+    prepare([ApiKey.API_VERSIONS])
     signals = (signal.SIGINT, signal.SIGTERM) if is_alone else (signal.SIGTERM, STOP_WITH_EVERYBODY)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         try:

@@ -8,8 +8,11 @@ wire types with the words of `schema`, and its layout is read from it alone.
 
 from __future__ import annotations
 
+import sys
 import types
 import typing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from importlib import import_module
@@ -43,6 +46,7 @@ UUID: Final = "uuid"
 VARIABLE_TYPES: Final = ("string", "bytes", "records")
 
 _FEW: Final = 16
+_TEST_LIBRARY: Final = "hypothesis"
 _TIME_TYPES: Final = ("timedelta_i32", "timedelta_i64", "datetime_i64")
 
 
@@ -80,10 +84,28 @@ def layout_of(api: Api, version: int, message_type: type) -> StructLayout:
     if api.declares_itself:
         return declared_layout(message_type, is_flexible=api.is_flexible(version))
     direction = "request" if message_type is api.request else "response"
-    module = import_module(f"kio.schema.{api.key.name.lower()}.v{version}.{direction}")
+    with _hidden(_TEST_LIBRARY):
+        module = import_module(f"kio.schema.{api.key.name.lower()}.v{version}.{direction}")
     schema = getattr(module, message_type.__name__)
     invariant(schema.__flexible__ == api.is_flexible(version), f"kio agrees on the encoding of {api.name} v{version}")
     return struct_layout(schema, message_type)
+
+
+@contextmanager
+def _hidden(library: str) -> Iterator[None]:
+    """Let a library seem not to be installed.
+
+    kio imports Hypothesis where it can, to tell it of its types: a second for every command and every test process, and a directory
+    of its own wherever one happens to be.
+    """
+    if library in sys.modules:
+        yield
+        return
+    sys.modules[library] = None  # type: ignore[assignment]  # the way to say that an import fails
+    try:
+        yield
+    finally:
+        del sys.modules[library]
 
 
 def struct_layout(schema: type, message_type: type) -> StructLayout:
