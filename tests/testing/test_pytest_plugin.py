@@ -46,6 +46,29 @@ def test_fails(kafka):
     assert kafka.leader("orders") == 9
 """
 
+_RUINING = """
+import os, signal
+
+def test_kill(kafka):
+    kafka.kill(2)
+
+def test_pause(kafka):
+    assert all(map(kafka.is_alive, kafka.broker_ids))
+    kafka.pause(3)
+
+def test_stop_without_the_kit(kafka_cluster):
+    kafka_cluster.cut(1, 2)
+    os.kill(kafka_cluster.pid(1), signal.SIGSTOP)
+    kafka_cluster.fill_disk(2)
+
+def test_other(kafka, kafka_topic):
+    assert not any(kafka.faults().values())
+    assert kafka.wait_for_isr(kafka_topic) == [1, 2, 3]
+    kafka.produce(kafka_topic, ["x"])
+    kafka.kill(kafka.leader(kafka_topic))
+    assert len(kafka.records(kafka_topic)) == 1
+"""
+
 
 def run(place: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
     place.joinpath("test_it.py").write_text(text)
@@ -64,6 +87,12 @@ def test_a_marked_test_has_a_cluster_of_its_own_also_with_others_beside_it(tmp_p
     done = run(tmp_path, _OWN, "-n", "2", "-W", "error")
     assert done.returncode == 0, done.stdout
     assert "3 passed" in done.stdout
+
+
+def test_whatever_a_test_does_to_the_shared_cluster_the_next_one_finds_it_whole(tmp_path: Path) -> None:
+    done = run(tmp_path, _RUINING, "--kafka-brokers", "3")
+    assert "4 passed" in done.stdout, done.stdout
+    assert "error" not in done.stdout
 
 
 def test_a_failure_comes_with_a_picture_of_the_cluster(tmp_path: Path) -> None:

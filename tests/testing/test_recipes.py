@@ -10,6 +10,7 @@ import pytest
 
 RECIPES = Path(__file__).resolve().parents[2] / "examples" / "testing"
 PAGE = RECIPES.parents[1] / "docs" / "testing_with_tidelog.md"
+README = RECIPES.parents[1] / "README.md"
 _ON_SPARK = (pytest.mark.spark, pytest.mark.proof)
 
 
@@ -30,3 +31,14 @@ def test_the_page_names_each_of_them() -> None:
     page = PAGE.read_text()
     for recipe in RECIPES.glob("test_*.py"):
         assert recipe.name in page
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_the_test_in_the_readme_passes_as_it_stands(tmp_path: Path) -> None:
+    section = README.read_text().split("## In tests")[1]
+    test = section.split("```python\n")[1].split("\n\n\n")[0]
+    tmp_path.joinpath("test_readme.py").write_text(f"import pytest\n\n{test}\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -18,7 +18,7 @@ from tidelog.model import BrokerId, ErrorCode, TopicPartition
 from tidelog.testing.errors import ClusterFailed
 from tidelog.testing.faults import FaultDesk, Peer
 from tidelog.testing.fleet import Fleet
-from tidelog.testing.looking import coordinator_of, described_group, leading_replica, replica_table, until
+from tidelog.testing.looking import coordinator_of, described_group, lagging, leading_replica, replica_table, until
 
 START_S: Final = 60.0
 WAIT_S: Final = 30.0
@@ -62,6 +62,7 @@ class AsyncCluster:
         self._fleet = Fleet(brokers, settings, data=place, timeout_s=timeout_s)
         self._stack = AsyncExitStack()
         self._admin: Admin | None = None
+        self._is_touched = False  # whether anything was done to brokers since they were last as they should be
         self._faults = FaultDesk(lambda: self._ask, self._at_work)
 
     async def __aenter__(self) -> Self:
@@ -123,6 +124,21 @@ class AsyncCluster:
         finally:
             await asyncio.to_thread(self._fleet.close)
 
+    async def restore(self, *, timeout_s: float = START_S) -> None:
+        """Make the cluster whole again, whatever was done to it: all brokers at work, no faults, all replicas in sync.
+
+        Topics and records stay as they are.
+        """
+        was_touched = self._is_touched or len(self._at_work()) < len(self.broker_ids)
+        if was_touched:
+            await asyncio.to_thread(self._fleet.restore)
+        await self._faults.end_all()
+        if was_touched:
+            await self._until_together()
+            wanted = "all replicas to be in sync again"
+            await until(lambda: lagging(self._ask), lambda found: not found, wanted=wanted, timeout_s=timeout_s)
+        self._is_touched = False
+
     # --- topics and records -------------------------------------------------------------------------------------------------------------
 
     async def create_topic(
@@ -167,10 +183,12 @@ class AsyncCluster:
 
     async def kill(self, broker: BrokerId) -> None:
         """SIGKILL: gone at once, whatever it was doing. It stays so until `start_broker`."""
+        self._is_touched = True
         await asyncio.to_thread(self._fleet.kill, broker)
 
     async def stop(self, broker: BrokerId) -> None:
         """SIGTERM: it hands over what it leads, and leaves."""
+        self._is_touched = True
         await asyncio.to_thread(self._fleet.stop, broker)
 
     async def start_broker(self, broker: BrokerId) -> None:
@@ -184,6 +202,7 @@ class AsyncCluster:
 
     async def pause(self, broker: BrokerId) -> None:
         """SIGSTOP: alive and silent. The others take it for dead after a while, and it does not know."""
+        self._is_touched = True
         await asyncio.to_thread(self._fleet.pause, broker)
 
     async def resume(self, broker: BrokerId) -> None:
@@ -239,6 +258,7 @@ class AsyncCluster:
 
     async def cut(self, broker: BrokerId, peer: Peer) -> None:
         """Let nothing pass between two brokers, or with `"clients"` between a broker and all clients: requests and answers wait."""
+        self._is_touched = True
         await self._faults.cut(broker, peer)
 
     async def mend(self, broker: BrokerId | None = None, peer: Peer | None = None) -> None:
@@ -247,6 +267,7 @@ class AsyncCluster:
 
     async def fill_disk(self, broker: BrokerId) -> None:
         """Let a broker find no room to write; what it has can still be read."""
+        self._is_touched = True
         await self._faults.fill_disk(broker)
 
     async def free_disk(self, broker: BrokerId) -> None:
@@ -266,6 +287,7 @@ class AsyncCluster:
 
         Names are Kafka's: `fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=3)`. Requests are those of clients unless `of_brokers` is set.
         """
+        self._is_touched = True
         await self._faults.fail(api, error, times=times, broker=broker, of_brokers=of_brokers)
 
     async def delay(
@@ -278,6 +300,7 @@ class AsyncCluster:
         of_brokers: bool = False,
     ) -> None:
         """Look at requests so much later, all of them until it is ended or so many: `delay("Fetch", 500)`."""
+        self._is_touched = True
         await self._faults.delay(api, delay_ms, times=times, broker=broker, of_brokers=of_brokers)
 
     async def end_faults(self) -> None:

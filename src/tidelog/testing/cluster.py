@@ -105,6 +105,8 @@ class Cluster:
         """Whether a broker's process is there; it may be paused."""
         return self._cluster.is_alive(broker)
 
+    restore = _waiting(AsyncCluster.restore)
+
     create_topic = _waiting(AsyncCluster.create_topic)
     produce = _waiting(AsyncCluster.produce)
     records = _waiting(AsyncCluster.records)

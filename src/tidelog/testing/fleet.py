@@ -129,6 +129,19 @@ class Fleet:
         self._launch(broker)
         self._wait_until_ready(broker)
 
+    def restore(self) -> None:
+        """Wake whoever is paused, by whomever, and start whoever is dead, all at once."""
+        dead = []
+        for broker in self._brokers.values():
+            if self.is_alive(broker.broker_id):
+                self.resume(broker.broker_id)
+            else:
+                dead.append(broker)
+        for broker in dead:
+            self._launch(broker)
+        for broker in dead:
+            self._wait_until_ready(broker)
+
     def kill(self, broker_id: BrokerId) -> None:
         """SIGKILL: gone at once. What it had told the operating system to write stays."""
         self._end(broker_id, signal.SIGKILL)

@@ -46,6 +46,17 @@ async def leading_replica(admin: Admin, partition: TopicPartition) -> ReplicaDes
     return max(leading, key=lambda told: told.leader_epoch, default=None)
 
 
+async def lagging(admin: Admin) -> list[str]:
+    """The partitions that nobody leads, or whose leader has not all replicas in sync."""
+    answers = await admin.describe_replicas()
+    told = sorted((each for replicas in answers.values() for each in replicas), key=lambda each: each.leader_epoch)
+    whole = {each.topic_partition: False for each in told}
+    for each in told:  # the newest epoch last, whose leader knows best
+        if each.is_ok and each.is_leader:
+            whole[each.topic_partition] = len(each.isr) == len(each.assignment)
+    return sorted(str(place) for place, is_whole in whole.items() if not is_whole)
+
+
 async def coordinator_of(admin: Admin, group_id: str) -> BrokerId:
     """The broker that looks after a group. Raises ClusterFailed."""
     found = (await admin.groups.find_coordinators([group_id]))[group_id]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidelog.testing import Cluster
 
 _MARK: Final = "kafka"
+_SHARED: Final = "kafka_cluster"
 _OF_MARK: Final = ("brokers", "topics", "config")
 _LOG_LINES: Final = 40
 _LOOK_S: Final = 5.0
@@ -24,6 +25,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9._-]+")
 _NAME_MAX: Final = 200  # of 249, the rest is for a number
 
 _used: Final = pytest.StashKey["Cluster"]()
+_shared: Final = pytest.StashKey["Cluster"]()  # of the session, while it lives
 _numbers: Final = itertools.count(1)
 
 
@@ -56,7 +58,9 @@ def kafka_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
     from tidelog.testing import Cluster
 
     with Cluster(pytestconfig.getoption("--kafka-brokers"), config=_settings(pytestconfig)) as cluster:
+        pytestconfig.stash[_shared] = cluster
         yield cluster
+        del pytestconfig.stash[_shared]
 
 
 @pytest.fixture
@@ -67,7 +71,6 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         cluster: Cluster = request.getfixturevalue("kafka_cluster")
         request.node.stash[_used] = cluster
         yield cluster
-        cluster.end_faults()  # the next test finds it as it should be
         return
     from tidelog.testing import Cluster as OwnCluster
 
@@ -88,6 +91,21 @@ def kafka_topic(kafka: Cluster, request: pytest.FixtureRequest) -> str:
     """A topic with one partition that nobody has used before, called like the test."""
     name = _NOT_IN_NAMES.sub("-", request.node.name).strip("-")[:_NAME_MAX]
     return kafka.create_topic(f"{name}-{next(_numbers)}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Make the shared cluster whole again, after everything that the test's own fixtures do to it: the next test finds it as it should be."""
+    try:
+        yield
+    finally:
+        cluster = item.config.stash.get(_shared, None)
+        if cluster is not None and (item.stash.get(_used, None) is cluster or _SHARED in _fixtures_of(item)):
+            cluster.restore()
+
+
+def _fixtures_of(item: pytest.Item) -> list[str]:
+    return item.fixturenames if isinstance(item, pytest.Function) else []
 
 
 @pytest.hookimpl(wrapper=True)
