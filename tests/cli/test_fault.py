@@ -80,3 +80,21 @@ def test_a_broker_that_was_not_started_for_tests_refuses() -> None:
         refused = fault(serious, "fill-disk", "1")
     assert refused.returncode == 1
     assert "broker 1 was not started for tests, with tidelog.faults.enable=true" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fault", "list"),
+        ("fault", "cut", "1", "2"),
+        ("replicas",),
+        ("configs", "describe", "broker", "1"),
+        ("groups", "list"),
+        ("transactions", "list"),
+    ],
+)
+def test_a_command_that_nobody_answers_ends_and_says_why(words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "tidelog", *words, "-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=500"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert finished.returncode == 1
+    assert "127.0.0.1:1 lost: Connection refused" in finished.stderr

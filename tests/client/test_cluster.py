@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.client.scripted_brokers import AS_USUAL, PORT, NotImplementedType, ScriptedBrokers
-from tidelog.client import ClientConfig
+from tidelog.client import Admin, BrokersUnreachable, ClientConfig, TopicUnavailable
 from tidelog.client.cluster import Cluster
-from tidelog.model import BrokerId, ErrorCode
+from tidelog.model import BrokerId, ErrorCode, TopicPartition
 from tidelog.runtime import Runtime
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -61,3 +63,33 @@ def test_what_was_asked_of_a_bootstrap_server_is_answered_though_metadata_knows_
 
     assert brokers.run(story) is ErrorCode.NONE
     assert [node for node, _ in brokers.requests(DescribeLogDirsRequest)] == [1]
+
+
+def test_who_asks_once_is_told_in_time_why_nobody_answers() -> None:
+    brokers = ScriptedBrokers(1)
+
+    async def story(runtime: Runtime) -> None:
+        settings = {"bootstrap.servers": brokers.bootstrap, "default.api.timeout.ms": "5000"}
+        async with Admin.connect(ClientConfig.from_properties(settings), runtime) as admin:
+            brokers.kill(1)
+            began_ms = runtime.clock.monotonic_ms()
+            for ask in (admin.describe_replicas, admin.groups.list_groups, admin.describe_log_dirs):
+                with pytest.raises(BrokersUnreachable, match="lost: "):
+                    await ask()
+            assert 15_000 <= runtime.clock.monotonic_ms() - began_ms < 16_000
+
+    brokers.run(story)
+
+
+def test_a_partition_that_a_topic_does_not_have_is_named() -> None:
+    brokers = ScriptedBrokers(1)
+
+    async def story(runtime: Runtime) -> None:
+        config = ClientConfig.from_properties({"bootstrap.servers": brokers.bootstrap})
+        async with Cluster(config, runtime) as cluster:
+            with pytest.raises(
+                TopicUnavailable, match="UNKNOWN_TOPIC_OR_PARTITION: it has 1 partitions, and none is 5"
+            ):
+                await cluster.leader_of(TopicPartition("t", 5), timeout_ms=1_000)
+
+    brokers.run(story)

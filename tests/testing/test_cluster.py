@@ -84,12 +84,36 @@ def test_a_leader_is_moved_to_whom_one_likes(three: Cluster, topic: str) -> None
 def test_what_is_waited_for_in_vain_is_told_with_what_was_seen(three: Cluster, topic: str) -> None:
     with pytest.raises(NotInTime, match=rf"broker 9 to lead {topic}-0: not within 0.3 s; last seen: [123]"):
         three.wait_for_leader(topic, broker=9, timeout_s=0.3)
-    with pytest.raises(NotInTime, match=r"2 in sync in .*last seen: \(\[1, 2, 3\], 3\)"):
+    with pytest.raises(NotInTime, match=r"2 in sync in .*last seen: \[1, 2, 3\] of 3 replicas"):
         three.wait_for_isr(topic, size=2, timeout_s=0.3)
     with pytest.raises(NotInTime, match=r"group nobody with 2 members: not within 0\.3 s; last seen: "):
         three.wait_for_group("nobody", members=2, timeout_s=0.3)
     with pytest.raises(NotInTime, match=r"5 records in .*last seen: 0"):
         three.records(topic, at_least=5, timeout_s=0.3)
+
+
+def test_who_waits_for_what_there_is_not_is_told_its_name(three: Cluster, topic: str) -> None:
+    with pytest.raises(NotInTime, match="last seen: there is no topic 'nosuch': UNKNOWN_TOPIC_OR_PARTITION"):
+        three.wait_for_leader("nosuch", timeout_s=3)
+    with pytest.raises(NotInTime, match=rf"last seen: topic '{topic}' has no partition 5: it has 1, numbered from 0"):
+        three.wait_for_isr(topic, 5, timeout_s=3)
+    with pytest.raises(NotInTime, match="last seen: there is no topic 'nosuch'"):
+        three.move_leader("nosuch", timeout_s=3)
+    with pytest.raises(ClusterFailed, match=rf"topic '{topic}' has no partition 5"):
+        three.produce(topic, ["x"], partition=5)
+
+
+def test_verbs_that_nobody_answers_end_and_say_why() -> None:
+    with Cluster(1, topics=["orders"]) as kafka:
+        kafka.kill(1)
+        with pytest.raises(NotInTime, match=r"who leads orders-0: not within 5 s; last seen: .*lost"):
+            kafka.leader("orders", timeout_s=5)
+        with pytest.raises(NotInTime, match=r"a broker to lead orders-0: not within 1 s; last seen: .*lost"):
+            kafka.wait_for_leader("orders", timeout_s=1)
+        with pytest.raises(NotInTime, match=r"topics 'more' to be created: not within 1 s; last seen: .*lost"):
+            kafka.create_topic("more", timeout_s=1)
+        with pytest.raises(NotInTime, match=r"values sent to orders: not within 1 s; last seen: "):
+            kafka.produce("orders", ["x"], timeout_s=1)
 
 
 def test_what_cannot_be_done_is_a_sentence(three: Cluster, topic: str) -> None:

@@ -80,7 +80,7 @@ async def delete_records(
     by_leader: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
     for each in before:
         by_leader[topic.partitions[each.index].leader.broker_id].append(each)
-    await cluster.refresh()
+    await cluster.refresh_in_time()
     outcomes = {}
     for leader, led in sorted(by_leader.items()):
         partitions = tuple(DeleteRecordsPartition(partition_index=each.index, offset=before[each]) for each in led)
@@ -94,7 +94,7 @@ async def delete_records(
 async def _asked_about(cluster: Cluster, resource: Resource) -> BrokerId:
     """A broker knows its own settings best; of topics the controller knows most."""
     if resource.kind is ResourceKind.BROKER and resource.name:
-        await cluster.refresh()
+        await cluster.refresh_in_time()
         broker_id = int(resource.name)
         if broker_id not in cluster.metadata.brokers:
             raise CommandFailed(f"broker {broker_id} is not there; there are {sorted(cluster.metadata.brokers)}")
@@ -103,5 +103,5 @@ async def _asked_about(cluster: Cluster, resource: Resource) -> BrokerId:
 
 
 async def _controller(cluster: Cluster) -> BrokerId:
-    await cluster.refresh()
+    await cluster.refresh_in_time()
     return cluster.metadata.controller_id

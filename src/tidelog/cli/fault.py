@@ -219,7 +219,7 @@ async def _told(ends: Sequence[str], cluster: Cluster) -> list[tuple[BrokerId, F
 
 async def _brokers(wanted: Sequence[BrokerId] | None, cluster: Cluster) -> list[BrokerId]:
     """Those that were named, or all. Raises CommandFailed for one that is not there."""
-    await cluster.refresh()
+    await cluster.refresh_in_time()
     there = sorted(cluster.metadata.brokers)
     for broker in wanted or ():
         if broker not in there:

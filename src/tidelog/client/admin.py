@@ -89,6 +89,11 @@ class Admin(ReplicaAdmin):
         if self._own_cluster is not None:
             await self._own_cluster.__aexit__(kind, error, traceback)
 
+    @property
+    def last_failure(self) -> str:
+        """What the last attempt to learn about the cluster ran into, for one who waited in vain."""
+        return str(self._cluster.why_unreachable())
+
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[TopicResult]:
         """Create topics, and wait until every broker can tell who leads them; one result per topic, none raised."""
         request = CreateTopicsRequest(
@@ -239,7 +244,7 @@ class Admin(ReplicaAdmin):
         self, brokers: Iterable[BrokerId] | None = None
     ) -> dict[BrokerId, tuple[LogDirDescription, ...]]:
         """The log directories of these brokers, or of all. Raises ConnectionLost or BrokersUnreachable for one that is not there."""
-        await self._cluster.refresh()
+        await self._cluster.refresh_in_time()
         wanted = sorted(self._cluster.metadata.brokers if brokers is None else brokers)
         answers = {node: await self._cluster.request(node, DescribeLogDirsRequest(topics=None)) for node in wanted}
         return {node: tuple(log_dir(row) for row in answer.results) for node, answer in answers.items()}
@@ -278,7 +283,7 @@ class Admin(ReplicaAdmin):
         """A broker knows its own settings; of topics any can tell. Raises ConnectionLost or BrokersUnreachable."""
         node = resource.broker_id
         if node is not None and node not in self._cluster.metadata.brokers:
-            await self._cluster.refresh()
+            await self._cluster.refresh_in_time()
         return await self._cluster.request(node, request)
 
     async def _ask_metadata(self, node: BrokerId | None, names: list[str] | None) -> MetadataCache:

@@ -149,7 +149,7 @@ class ReplicaAdmin:
     async def _ask_each(
         self, request: DescribeReplicasRequest, brokers: Iterable[BrokerId] | None
     ) -> dict[BrokerId, DescribeReplicasResponse]:
-        await self._cluster.refresh()
+        await self._cluster.refresh_in_time()
         wanted = sorted(self._cluster.metadata.brokers if brokers is None else set(brokers))
         async with asyncio.TaskGroup() as group:
             asked = {node: group.create_task(self._ask_one(node, request)) for node in wanted}

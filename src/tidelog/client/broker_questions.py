@@ -22,7 +22,7 @@ async def ask_everywhere(
     Raises what the last of them failed with (RequestRefused, ConnectionLost or BrokersUnreachable) rather than leave one out.
     """
     heard: dict[BrokerId, T] = {}
-    failure: ClientError = BrokersUnreachable("no broker is known")
+    failure: ClientError | None = None
     failures = 0
     try:
         async with asyncio.timeout(config.default_api_timeout_ms / 1000):
@@ -39,4 +39,4 @@ async def ask_everywhere(
                 failures += 1
                 await asyncio.sleep(config.retry_backoff.delay_ms(failures, runtime.randomness) / 1000)
     except TimeoutError:
-        raise failure from None
+        raise failure or cluster.why_unreachable() from None

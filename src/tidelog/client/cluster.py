@@ -230,6 +230,19 @@ class Cluster:
         self.want_refresh(*topics)
         await waiter
 
+    async def refresh_in_time(self, *topics: str) -> None:
+        """The same with a bound of its own, for one who asks just once: default.api.timeout.ms. Raises BrokersUnreachable."""
+        try:
+            async with asyncio.timeout(self._config.default_api_timeout_ms / 1000):
+                await self.refresh(*topics)
+        except TimeoutError:
+            raise self.why_unreachable() from None
+
+    def why_unreachable(self) -> BrokersUnreachable:
+        """What to say of a cluster that did not tell of itself in time: what the last attempt to ask it ran into."""
+        nothing = "no broker has answered yet" if self.metadata.updated_ms is None else "no answer"
+        return BrokersUnreachable(str(self._last_failure or nothing))
+
     async def topic(self, name: str, *, partition_count_min: int = 1, timeout_ms: float | None = None) -> TopicMetadata:
         """A topic's metadata, waited for if need be. Raises TopicUnavailable or BrokersUnreachable."""
         self.track(name)
@@ -244,7 +257,7 @@ class Cluster:
                     if self.metadata.error_of(name) in HOPELESS_TOPIC:
                         raise TopicUnavailable(name, self.metadata.error_of(name))
         except TimeoutError:
-            raise self._why_unavailable(name) from None
+            raise self._why_unavailable(name, partition_count_min) from None
 
     async def leader_of(self, topic_partition: TopicPartition, *, timeout_ms: float | None = None) -> Leader:
         """Who leads a partition, waited for if need be. Raises TopicUnavailable or BrokersUnreachable."""
@@ -266,9 +279,13 @@ class Cluster:
         except TimeoutError:
             raise BrokersUnreachable(f"no metadata yet; last: {self._last_failure}") from None
 
-    def _why_unavailable(self, topic: str) -> ClientError:
+    def _why_unavailable(self, topic: str, partition_count_min: int = 1) -> ClientError:
         if self._last_failure is not None:
             return BrokersUnreachable(f"no metadata of topic {topic!r}: {self._last_failure}")
+        known = self.metadata.topic(topic)
+        if known is not None and len(known.partitions) < partition_count_min:
+            few = f"it has {len(known.partitions)} partitions, and none is {partition_count_min - 1}"
+            return TopicUnavailable(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, few)
         return TopicUnavailable(topic, self.metadata.error_of(topic) or ErrorCode.LEADER_NOT_AVAILABLE)
 
     async def _keep_metadata_fresh(self) -> None:

@@ -39,7 +39,7 @@ class ControllerQuestions:
 
     async def ask(self, ask: Callable[[Connection], Awaitable[T]], codes_of: Callable[[T], Iterable[ErrorCode]]) -> T:
         """The same for a question that depends on the versions which the controller speaks."""
-        failure: ClientError = BrokersUnreachable("the cluster has no controller")
+        failure: ClientError | None = None
         failures = 0
         try:
             async with asyncio.timeout(self._config.default_api_timeout_ms / 1000):
@@ -58,4 +58,9 @@ class ControllerQuestions:
                     delay_ms = self._config.retry_backoff.delay_ms(failures, self._runtime.randomness)
                     await asyncio.sleep(delay_ms / 1000)
         except TimeoutError:
-            raise BrokersUnreachable(f"the controller did not answer; last: {failure}") from failure
+            last = failure or self._why_no_controller()
+            raise BrokersUnreachable(f"the controller did not answer; last: {last}") from last
+
+    def _why_no_controller(self) -> ClientError:
+        is_known = self._cluster.metadata.updated_ms is not None
+        return BrokersUnreachable("the cluster has no controller") if is_known else self._cluster.why_unreachable()

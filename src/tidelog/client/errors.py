@@ -69,8 +69,8 @@ class WrongUse(ClientError):
 class TopicUnavailable(ClientError):
     """Metadata of the topic did not become usable in time."""
 
-    def __init__(self, topic: str, code: ErrorCode) -> None:
-        super().__init__(f"topic {topic!r} is not available: {code.name}")
+    def __init__(self, topic: str, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(f"topic {topic!r} is not available: {code.name}" + (f": {message}" if message else ""))
         self.topic = topic
         self.code = code
 

@@ -3,26 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, Self, TypeAlias, TypeVar
 
 from tidelog.cli.together import are_together
-from tidelog.client import Admin, ClientError, ConsumedRecord, Consumer, ElectionKind, NewTopic, Producer
+from tidelog.client import (
+    Admin,
+    BrokersUnreachable,
+    ClientError,
+    ConsumedRecord,
+    Consumer,
+    DeliveryTimeout,
+    ElectionKind,
+    NewTopic,
+    Producer,
+    TopicUnavailable,
+)
 from tidelog.client.admin_faults import FAULTS_CLIENT_ID
 from tidelog.coordinator.placement import partition_of
 from tidelog.model import BrokerId, ErrorCode, TopicPartition
-from tidelog.testing.errors import ClusterFailed
+from tidelog.testing.errors import ClusterFailed, NotInTime
 from tidelog.testing.faults import FaultDesk, Peer
 from tidelog.testing.fleet import Fleet
-from tidelog.testing.looking import coordinator_of, described_group, lagging, leading_replica, replica_table, until
+from tidelog.testing.looking import (
+    coordinator_of,
+    described_group,
+    lagging,
+    leading_replica,
+    no_partition,
+    replica_table,
+    until,
+    watched_replica,
+)
+
+T = TypeVar("T")
 
 START_S: Final = 60.0
 WAIT_S: Final = 30.0
 _POLL_MS: Final = 500
+_PRODUCE_MS_MIN: Final = 2  # a millisecond to wait for company, and one for the answer
+_REQUEST_MS: Final = 30_000
+_SLACK_S: Final = 1.0
 _OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
@@ -111,7 +136,7 @@ class AsyncCluster:
             self._admin = await self._stack.enter_async_context(
                 Admin(self.bootstrap_servers, {"client.id": FAULTS_CLIENT_ID})
             )
-            await self._create(self._topics)
+            await self._create(self._topics, self._timeout_s)
         except BaseException:
             await self.close()
             raise
@@ -136,7 +161,7 @@ class AsyncCluster:
         if was_touched:
             await self._until_together()
             wanted = "all replicas to be in sync again"
-            await until(lambda: lagging(self._ask), lambda found: not found, wanted=wanted, timeout_s=timeout_s)
+            await self._until(lambda: lagging(self._ask), lambda found: not found, wanted=wanted, timeout_s=timeout_s)
         self._is_touched = False
 
     # --- topics and records -------------------------------------------------------------------------------------------------------------
@@ -148,22 +173,47 @@ class AsyncCluster:
         partitions: int = 1,
         replicas: int | None = None,
         config: Mapping[str, str | int | float] | None = None,
+        timeout_s: float = WAIT_S,
     ) -> str:
         """Create a topic, and wait until every broker can tell who leads it; returns its name."""
-        await self._create({name: Topic(partitions=partitions, replicas=replicas, config=config or {})})
+        await self._create({name: Topic(partitions=partitions, replicas=replicas, config=config or {})}, timeout_s)
         return name
 
     async def produce(
-        self, topic: str, values: Iterable[bytes | str], *, key: bytes | str | None = None, partition: int | None = None
+        self,
+        topic: str,
+        values: Iterable[bytes | str],
+        *,
+        key: bytes | str | None = None,
+        partition: int | None = None,
+        timeout_s: float = WAIT_S,
     ) -> None:
         """Send values, and wait until all are acknowledged by all replicas in sync."""
-        async with Producer(self.bootstrap_servers, {"linger.ms": 1}) as producer:
-            sent = [
-                await producer.send(topic, _bytes(value), key=None if key is None else _bytes(key), partition=partition)
-                for value in values
-            ]
-            for delivery in sent:
-                await delivery
+        if partition is not None and (wrong := await self._no_such_partition(topic, partition, timeout_s)):
+            raise ClusterFailed(wrong)
+        limit_ms = max(int(timeout_s * 1_000), _PRODUCE_MS_MIN)
+        settings = {
+            "linger.ms": 1,
+            "max.block.ms": limit_ms,
+            "request.timeout.ms": min(limit_ms - 1, _REQUEST_MS),
+            "delivery.timeout.ms": limit_ms,
+        }
+        try:
+            # The producer has the same bound and knows why; ours is for one that had to wait for metadata, too.
+            async with asyncio.timeout(timeout_s + _SLACK_S), Producer(self.bootstrap_servers, settings) as producer:
+                sent = [
+                    await producer.send(
+                        topic, _bytes(value), key=None if key is None else _bytes(key), partition=partition
+                    )
+                    for value in values
+                ]
+                for delivery in sent:
+                    await delivery
+        except (TimeoutError, DeliveryTimeout, TopicUnavailable, BrokersUnreachable) as error:
+            why = str(error) or self._why_no_answer()
+            raise NotInTime(f"values sent to {topic}: not within {timeout_s:g} s; last seen: {why}") from error
+        except ClientError as error:
+            raise ClusterFailed(f"values cannot be sent to {topic}: {error}") from error
 
     async def records(
         self, topic: str, *, at_least: int = 0, isolation_level: str = "read_committed", timeout_s: float = WAIT_S
@@ -176,7 +226,7 @@ class AsyncCluster:
             return len(found)
 
         wanted = f"{at_least} records in {topic}"
-        await until(look, lambda count: count >= at_least, wanted=wanted, timeout_s=timeout_s)
+        await self._until(look, lambda count: count >= at_least, wanted=wanted, timeout_s=timeout_s)
         return found
 
     # --- what may happen to brokers ---------------------------------------------------------------------------------------------------------
@@ -214,8 +264,8 @@ class AsyncCluster:
     ) -> BrokerId:
         """Let another replica in sync lead, or the one that is named; returns which."""
         place = TopicPartition(topic, partition)
-        told = await until(
-            lambda: leading_replica(self._ask, place),
+        told = await self._until(
+            lambda: watched_replica(self._ask, place),
             lambda seen: seen is not None,
             wanted=f"a leader of {place}",
             timeout_s=timeout_s,
@@ -231,23 +281,28 @@ class AsyncCluster:
         if chosen not in told.isr:
             raise ClusterFailed(f"broker {chosen} is not in sync in {place}: {list(told.isr)} are")
         order = [chosen, *(broker for broker in told.assignment if broker != chosen)]
-        moved = (await self._ask.alter_reassignments({place: order}))[place]
+        wanted = f"replicas of {place} in the order {order}"
+        reordered = self._ask.alter_reassignments({place: order})
+        moved = (await self._answer(reordered, wanted=wanted, timeout_s=timeout_s))[place]
         if not moved.is_ok:
             raise ClusterFailed(f"the replicas of {place} cannot be put into the order {order}: {moved.code.name}")
         await self._until_settled(place, timeout_s)
-        await self._ask.elect_leaders(ElectionKind.PREFERRED, [place])
+        elected = self._ask.elect_leaders(ElectionKind.PREFERRED, [place])
+        await self._answer(elected, wanted=f"an election in {place}", timeout_s=timeout_s)
         return await self.wait_for_leader(topic, partition, broker=chosen, timeout_s=timeout_s)
 
     async def move_coordinator(self, group: str, *, to: BrokerId | None = None, timeout_s: float = WAIT_S) -> BrokerId:
         """Let another broker look after a consumer group, or the one that is named; returns which."""
         await self.coordinator(group, timeout_s=timeout_s)  # or there may be no such topic yet
-        described = (await self._ask.describe_topics([_OFFSETS_TOPIC]))[_OFFSETS_TOPIC]
+        asked = self._ask.describe_topics([_OFFSETS_TOPIC])
+        wanted = f"a description of {_OFFSETS_TOPIC}"
+        described = (await self._answer(asked, wanted=wanted, timeout_s=timeout_s))[_OFFSETS_TOPIC]
         if isinstance(described, ErrorCode):
             raise ClusterFailed(f"{_OFFSETS_TOPIC} cannot be described: {described.name}")
         moved = await self.move_leader(
             _OFFSETS_TOPIC, partition_of(group, len(described.partitions)), to=to, timeout_s=timeout_s
         )
-        return await until(
+        return await self._until(
             lambda: coordinator_of(self._ask, group),
             lambda found: found == moved,
             wanted=f"broker {moved} to look after group {group}",
@@ -313,9 +368,11 @@ class AsyncCluster:
 
     # --- what comes of it ---------------------------------------------------------------------------------------------------------------------
 
-    async def leader(self, topic: str, partition: int = 0) -> BrokerId | None:
+    async def leader(self, topic: str, partition: int = 0, *, timeout_s: float = WAIT_S) -> BrokerId | None:
         """Who leads a partition now; None if nobody does."""
-        told = await leading_replica(self._ask, TopicPartition(topic, partition))
+        place = TopicPartition(topic, partition)
+        wanted = f"brokers to tell who leads {place}"
+        told = await self._answer(leading_replica(self._ask, place), wanted=wanted, timeout_s=timeout_s)
         return None if told is None else told.leader_id
 
     async def controller(self, *, timeout_s: float = WAIT_S) -> BrokerId:
@@ -324,12 +381,16 @@ class AsyncCluster:
         async def look() -> BrokerId:
             return (await self._ask.describe_cluster()).controller_id
 
-        return await until(look, lambda found: found in self._at_work(), wanted="a controller", timeout_s=timeout_s)
+        return await self._until(
+            look, lambda found: found in self._at_work(), wanted="a controller", timeout_s=timeout_s
+        )
 
     async def coordinator(self, group: str, *, timeout_s: float = WAIT_S) -> BrokerId:
         """Which broker looks after a consumer group."""
         wanted = f"a coordinator of group {group}"
-        return await until(lambda: coordinator_of(self._ask, group), lambda _: True, wanted=wanted, timeout_s=timeout_s)
+        return await self._until(
+            lambda: coordinator_of(self._ask, group), lambda _: True, wanted=wanted, timeout_s=timeout_s
+        )
 
     async def wait_for_leader(
         self,
@@ -348,11 +409,18 @@ class AsyncCluster:
             if other_than is None
             else f"not broker {other_than}"
         )
-        found = await until(
-            lambda: self.leader(topic, partition),
+        place = TopicPartition(topic, partition)
+
+        async def look() -> BrokerId | None:
+            told = await watched_replica(self._ask, place)
+            return None if told is None else told.leader_id
+
+        found = await self._until(
+            look,
             lambda seen: seen is not None and seen != other_than and broker in {None, seen},
-            wanted=f"{who} to lead {topic}-{partition}",
+            wanted=f"{who} to lead {place}",
             timeout_s=timeout_s,
+            shown=lambda seen: "nobody leads" if seen is None else str(seen),
         )
         if found is None:
             raise ClusterFailed(f"{topic}-{partition} has no leader")
@@ -371,8 +439,10 @@ class AsyncCluster:
         place = TopicPartition(topic, partition)
 
         async def look() -> tuple[list[BrokerId], int]:
-            told = await leading_replica(self._ask, place)
-            return ([], 0) if told is None else (sorted(told.isr), len(told.assignment))
+            told = await watched_replica(self._ask, place)
+            return (
+                ([], 0) if told is None else (sorted(told.isr), len(told.assignment))
+            )  # nobody leads, so nobody knows
 
         def is_wanted(seen: tuple[list[BrokerId], int]) -> bool:
             isr, assigned_count = seen
@@ -382,7 +452,7 @@ class AsyncCluster:
 
         whom = sorted(brokers) if brokers is not None else "all" if size is None else size
         wanted = f"{whom} in sync in {place}"
-        return (await until(look, is_wanted, wanted=wanted, timeout_s=timeout_s))[0]
+        return (await self._until(look, is_wanted, wanted=wanted, timeout_s=timeout_s, shown=_shown_isr))[0]
 
     async def wait_for_group(
         self, group: str, *, members: int | None = None, state: str | None = None, timeout_s: float = WAIT_S
@@ -400,12 +470,12 @@ class AsyncCluster:
 
         parts = [f"{members} members" if members is not None else "", f"state {wanted_state}" if wanted_state else ""]
         wanted = f"group {group} with {' and '.join(filter(None, parts))}"
-        await until(look, is_wanted, wanted=wanted, timeout_s=timeout_s)
+        await self._until(look, is_wanted, wanted=wanted, timeout_s=timeout_s, shown=_shown_group)
 
     async def replicas(self, *, timeout_s: float = WAIT_S) -> str:
         """Every replica of every partition as a table: who leads, how far each is, who is in sync."""
         wanted = "brokers to tell of their replicas"
-        return await until(lambda: replica_table(self._ask), bool, wanted=wanted, timeout_s=timeout_s)
+        return await self._until(lambda: replica_table(self._ask), bool, wanted=wanted, timeout_s=timeout_s)
 
     @property
     def _ask(self) -> Admin:
@@ -413,24 +483,56 @@ class AsyncCluster:
             raise ClusterFailed("the cluster has not been started: use it as a context manager, or call start()")
         return self._admin
 
+    async def _until(
+        self,
+        look: Callable[[], Awaitable[T]],
+        is_wanted: Callable[[T], bool],
+        *,
+        wanted: str,
+        timeout_s: float,
+        shown: Callable[[T], str] = str,
+    ) -> T:
+        return await until(
+            look, is_wanted, wanted=wanted, timeout_s=timeout_s, shown=shown, why_nothing=self._why_no_answer
+        )
+
+    async def _answer(self, work: Awaitable[T], *, wanted: str, timeout_s: float) -> T:
+        """What is asked once. Raises ClusterFailed, or NotInTime."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await work
+        except TimeoutError:
+            raise NotInTime(f"{wanted}: not within {timeout_s:g} s; last seen: {self._why_no_answer()}") from None
+        except ClientError as error:
+            raise ClusterFailed(f"{wanted}: {error}") from error
+
+    def _why_no_answer(self) -> str:
+        return "nothing" if self._admin is None else self._admin.last_failure
+
     def _at_work(self) -> list[BrokerId]:
         return [broker for broker in self.broker_ids if self.is_alive(broker)]
 
     async def _until_together(self) -> None:
         addresses = self._fleet.addresses
         wanted = "all brokers to know each other"
-        await until(lambda: asyncio.to_thread(are_together, addresses), bool, wanted=wanted, timeout_s=self._timeout_s)
+        await self._until(
+            lambda: asyncio.to_thread(are_together, addresses),
+            bool,
+            wanted=wanted,
+            timeout_s=self._timeout_s,
+            shown=lambda _: "not all do",
+        )
 
     async def _until_settled(self, place: TopicPartition, timeout_s: float) -> None:
         wanted = f"the new order of the replicas of {place}"
-        await until(
+        await self._until(
             lambda: self._ask.list_reassignments([place]),
             lambda moving: not moving,
             wanted=wanted,
             timeout_s=timeout_s,
         )
 
-    async def _create(self, topics: Mapping[str, Topic]) -> None:
+    async def _create(self, topics: Mapping[str, Topic], timeout_s: float) -> None:
         if not topics:
             return
         wanted = [
@@ -442,13 +544,19 @@ class AsyncCluster:
             )
             for name, topic in topics.items()
         ]
-        try:
-            results = await self._ask.create_topics(wanted)
-        except ClientError as error:
-            raise ClusterFailed(f"topics cannot be created: {error}") from error
+        what = f"topics {', '.join(map(repr, topics))} to be created"
+        results = await self._answer(self._ask.create_topics(wanted), wanted=what, timeout_s=timeout_s)
         for result in results:
             if not result.is_ok:
                 raise ClusterFailed(f"topic {result.name!r} cannot be created: {result.code.name}: {result.message}")
+
+    async def _no_such_partition(self, topic: str, partition: int, timeout_s: float) -> str | None:
+        """A producer would wait for it to be made; a test has mistaken itself. A topic may yet be made by being written to."""
+        wanted = f"a description of topic {topic!r}"
+        known = (await self._answer(self._ask.describe_topics([topic]), wanted=wanted, timeout_s=timeout_s))[topic]
+        if isinstance(known, ErrorCode) or partition < len(known.partitions):
+            return None
+        return no_partition(topic, partition, len(known.partitions))
 
     async def _records(self, topic: str, isolation_level: str) -> list[ConsumedRecord]:
         found: list[ConsumedRecord] = []
@@ -472,6 +580,15 @@ def _as_topics(topics: Topics) -> dict[str, Topic]:
     if not isinstance(topics, Mapping):
         return {name: Topic() for name in topics}
     return {name: topic if isinstance(topic, Topic) else Topic(partitions=topic) for name, topic in topics.items()}
+
+
+def _shown_isr(seen: tuple[list[BrokerId], int]) -> str:
+    isr, assigned_count = seen
+    return f"{isr} of {assigned_count} replicas" if isr else "nobody leads"
+
+
+def _shown_group(seen: tuple[int, str]) -> str:
+    return f"{seen[0]} members, state {seen[1]}"
 
 
 def _text(value: str | float) -> str:  # a bool is an int to the type checker, and true or false to Kafka

@@ -19,10 +19,16 @@ _NOT_SHOWN: Final = 0  # the time, which that column would want
 
 
 async def until(
-    look: Callable[[], Awaitable[T]], is_wanted: Callable[[T], bool], *, wanted: str, timeout_s: float
+    look: Callable[[], Awaitable[T]],
+    is_wanted: Callable[[T], bool],
+    *,
+    wanted: str,
+    timeout_s: float,
+    shown: Callable[[T], str] = str,
+    why_nothing: Callable[[], str] = lambda: "nothing",
 ) -> T:
-    """Look again and again until it is as wanted; what is seen then. Raises NotInTime, which says what was seen last."""
-    seen = "nothing"
+    """Look again and again until it is as wanted; what is seen then. Raises NotInTime, which says what was seen last, or why nothing was."""
+    seen: str | None = None
     try:
         async with asyncio.timeout(timeout_s):
             while True:
@@ -33,10 +39,10 @@ async def until(
                 else:
                     if is_wanted(found):
                         return found
-                    seen = str(found)
+                    seen = shown(found)
                 await asyncio.sleep(LOOK_AGAIN_S)
     except TimeoutError:
-        raise NotInTime(f"{wanted}: not within {timeout_s:g} s; last seen: {seen}") from None
+        raise NotInTime(f"{wanted}: not within {timeout_s:g} s; last seen: {seen or why_nothing()}") from None
 
 
 async def leading_replica(admin: Admin, partition: TopicPartition) -> ReplicaDescription | None:
@@ -44,6 +50,29 @@ async def leading_replica(admin: Admin, partition: TopicPartition) -> ReplicaDes
     answers = await admin.describe_replicas([partition])
     leading = [told for replicas in answers.values() for told in replicas if told.is_ok and told.is_leader]
     return max(leading, key=lambda told: told.leader_epoch, default=None)
+
+
+async def watched_replica(admin: Admin, partition: TopicPartition) -> ReplicaDescription | None:
+    """The same for one who waits: a partition that there is not is told by name. Raises ClusterFailed."""
+    told = await leading_replica(admin, partition)
+    if told is None and (wrong := await no_such_partition(admin, partition)):
+        raise ClusterFailed(wrong)
+    return told
+
+
+async def no_such_partition(admin: Admin, partition: TopicPartition) -> str | None:
+    """What is wrong with the name of a partition; None where there is one."""
+    known = (await admin.describe_topics([partition.topic]))[partition.topic]
+    if isinstance(known, ErrorCode):
+        return f"there is no topic {partition.topic!r}: {known.name}"
+    if partition.index not in {each.index for each in known.partitions}:
+        return no_partition(partition.topic, partition.index, len(known.partitions))
+    return None
+
+
+def no_partition(topic: str, partition: int, count: int) -> str:
+    """What to say to one who names a partition beyond the last."""
+    return f"topic {topic!r} has no partition {partition}: it has {count}, numbered from 0"
 
 
 async def lagging(admin: Admin) -> list[str]:
