@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -209,20 +209,40 @@ _VICTIM = """
 import sys
 from tidelog.testing import Cluster
 with Cluster(3) as kafka:
+    kafka.pause(2)
     print(kafka.data, *map(kafka.pid, kafka.broker_ids), flush=True)
     sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("end", rest_proven([signal.SIGKILL, signal.SIGINT, signal.SIGTERM]))
-def test_nothing_is_left_of_a_test_that_dies(end: signal.Signals) -> None:
+_ENDS = [
+    (os.killpg, signal.SIGTERM),
+    (os.kill, signal.SIGKILL),
+    (os.kill, signal.SIGINT),
+    (os.kill, signal.SIGTERM),
+    (os.killpg, signal.SIGHUP),
+    (os.killpg, signal.SIGINT),
+    (os.killpg, signal.SIGQUIT),
+    (os.killpg, signal.SIGKILL),
+]
+
+
+@pytest.mark.parametrize("end", rest_proven(_ENDS, now=2), ids=lambda end: f"{end[0].__name__}-{end[1].name}")
+def test_nothing_is_left_of_a_test_that_dies_alone_or_with_its_group(
+    end: tuple[Callable[[int, int], None], signal.Signals],
+) -> None:
+    send, number = end
     victim = subprocess.Popen(
-        [sys.executable, "-c", _VICTIM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", _VICTIM],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
     )
     with victim:
         assert victim.stdout is not None
         place, *pids = victim.stdout.readline().decode().split()
-        os.kill(victim.pid, end)
+        send(victim.pid, number)
         victim.wait(60)
     wait_until_gone(*map(int, pids))
     eventually(lambda: not Path(place).exists(), f"{place} is removed")

@@ -50,6 +50,8 @@ class Nursery:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
+            # Whoever ends the tests ends their whole group, as `timeout` does: somebody must be left to end the brokers and clear up.
+            process_group=0,
         )
         self._children: dict[str, Child] = {}
         self._is_gone = False
