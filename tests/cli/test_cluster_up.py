@@ -135,6 +135,17 @@ def test_ctrl_c_leaves_no_process_and_no_complaint_and_the_data_is_there_the_nex
         assert on(up).ok("consume", "-t", "kept", "-e") == b"x\n"
 
 
+def test_a_signal_to_the_whole_group_is_a_clean_stop_of_each(tmp_path: Path) -> None:
+    command = [*UP, "--port", "0", "--data", str(tmp_path / "data")]
+    with RunningProcess(["setsid", "-w", *command]) as group:
+        group.wait_for("^ready")
+        child = Path(f"/proc/{group.pid}/task/{group.pid}/children").read_text().split()[0]
+        os.killpg(os.getpgid(int(child)), signal.SIGTERM)
+        assert group.process.wait(60) == 0, group.output
+    logs = [(tmp_path / "data" / "logs" / f"broker-{number}.log").read_text() for number in (1, 2, 3)]
+    assert not any("second signal" in log for log in logs)
+
+
 def test_the_death_of_the_parent_is_the_end_of_the_brokers(tmp_path: Path) -> None:
     with TidelogUp(tmp_path) as up:
         pids = list(up.pids.values())

@@ -139,20 +139,24 @@ class _Stop(Protocol):
 
 
 class _Goodbye:
-    """Turns the first signal into a clean stop, and impatience or a second signal into an immediate one."""
+    """Turns the first signal into a clean stop, and impatience or a second signal into an immediate one.
+
+    Where the brokers of a machine are ended as a group, each hears its parent's signal and the group's, in any order: that is no impatience.
+    """
 
     def __init__(self, stop: _Stop) -> None:
         self._stop = stop
-        self._is_asked = False
+        self._heard: list[signal.Signals] = []
 
     def ask(self, number: signal.Signals) -> None:
-        if self._is_asked:
+        self._heard.append(number)
+        if len([each for each in self._heard if each != STOP_WITH_EVERYBODY]) > 1:
             self._leave("stopped at once by a second signal; the next start recovers")
-        self._is_asked = True
-        self._stop(with_everybody=number == STOP_WITH_EVERYBODY)
-        asyncio.get_running_loop().call_later(
-            STOP_WITHIN_S, self._leave, "no clean stop in time; the next start recovers"
-        )
+        self._stop(with_everybody=STOP_WITH_EVERYBODY in self._heard)
+        if len(self._heard) == 1:
+            asyncio.get_running_loop().call_later(
+                STOP_WITHIN_S, self._leave, "no clean stop in time; the next start recovers"
+            )
 
     @staticmethod
     def _leave(why: str) -> None:
