@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
+from typing import Final
 
 from tidelog.client.accumulator import Accumulator, AccumulatorLimits
 from tidelog.client.batch import EncodedRecords, OutgoingRecord, RecordMetadata, read_encoded
@@ -34,6 +35,8 @@ from tidelog.client.transactions.state import TransactionState
 from tidelog.model import TimestampMs, TopicPartition
 from tidelog.records.record import RecordHeader
 from tidelog.runtime.disk import Buffer
+
+_SLACK_MS: Final = 1_000
 
 
 class _FutureDelivery:
@@ -196,7 +199,8 @@ class Producer(TransactionCalls):
         if self._is_closed:
             return
         self._is_closed = True
-        delay_ms = self._config.delivery_timeout_ms if timeout_ms is None else timeout_ms
+        # Every record has met its fate by then, and the slack lets the last one's be told as what it is.
+        delay_ms = self._config.delivery_timeout_ms + _SLACK_MS if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(delay_ms / 1000):
                 if self._transactions is not None and self._state.is_open:
@@ -206,7 +210,9 @@ class Producer(TransactionCalls):
             pass  # the coordinator aborts it when its time is up
         finally:
             for batch in self._accumulator.abandon():
-                batch.fail(ClientClosed("the producer was closed before the record was acknowledged"))
+                trouble = self._sender.trouble_of(batch)
+                why = "" if trouble is None else f"; last: {trouble}"
+                batch.fail(ClientClosed(f"the producer was closed before the record was acknowledged{why}"))
             self._on_progress()
             try:
                 await self._scope.close()

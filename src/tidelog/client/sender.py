@@ -88,6 +88,7 @@ class Sender:
         self._throttled_until_ms: dict[BrokerId, float] = {}
         self._is_asking_identity = False
         self._refusal: ClientError | None = None
+        self._identity_trouble: str | None = None  # why there is none yet, while one is asked for
 
     @property
     def refusal(self) -> ClientError | None:
@@ -149,19 +150,27 @@ class Sender:
                 record_count=batch.record_count,
                 waited_ms=now_ms - batch.created_ms,
                 attempts=batch.attempts,
-                cause=batch.last_trouble or self._why_not_sent(batch.topic_partition),
+                cause=self.trouble_of(batch),
             )
             self._fail(batch, error)
         if expired:
             self._on_progress()
 
+    def trouble_of(self, batch: OutgoingBatch) -> str | None:
+        """Why a batch has not been acknowledged so far, as far as is known."""
+        return batch.last_trouble or self._why_not_sent(batch.topic_partition)
+
     def _why_not_sent(self, topic_partition: TopicPartition) -> str | None:
         """What kept a batch here that was never tried."""
+        if self._needs_identity:
+            return f"no broker has given the producer an id: {self._identity_trouble or 'none has answered yet'}"
         leader = self._cluster.metadata.leader_of(topic_partition)
         if leader is None:
             return "nobody is known to lead the partition"
         if self._cluster.connection(leader.broker_id, Lane.PRODUCE) is None:
-            return f"broker {leader.broker_id}, which leads the partition, cannot be reached"
+            is_failing = self._cluster.is_failing(leader.broker_id, Lane.PRODUCE)
+            how = "cannot be reached" if is_failing else "is not connected yet"
+            return f"broker {leader.broker_id}, which leads the partition, {how}"
         return None
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[BrokerId | None, list[TopicPartition]]:
@@ -361,10 +370,12 @@ class Sender:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_INITIAL_IDENTITY_TIMEOUT_MS)
         try:
             response = await self._cluster.request(None, request)
-        except BrokersUnreachable:
+        except BrokersUnreachable as error:
+            self._identity_trouble = str(error)
             return ErrorCode.NETWORK_EXCEPTION
         except UnsupportedApi:
             return ErrorCode.UNSUPPORTED_VERSION
+        self._identity_trouble = response.error_code.name
         if response.error_code is ErrorCode.NONE and self._sequencer is not None:
             self._sequencer.adopt(ProducerIdentity(response.producer_id, response.producer_epoch))
         return response.error_code
