@@ -61,3 +61,20 @@ def test_a_broker_that_was_killed_is_named_long_before_zookeeper_gives_it_up(tmp
         content = json.loads(tidelog(cluster.bootstrap, "status", "--format", "json").stdout)
         assert content["unreachable_brokers"] == [2]
         assert all(each["size_bytes"] is not None for each in content["brokers"] if each["broker"] != 2)
+
+
+@pytest.mark.parametrize(("broker_count", "size"), [(1, "40m"), pytest.param(3, "120m", marks=pytest.mark.timed)])
+def test_on_a_disk_that_is_really_full_room_can_be_made_and_stops_and_starts_are_clean(
+    broker_count: int, size: str, tmp_path: Path
+) -> None:
+    mount = f"mount -t tmpfs -o size={size} tmpfs {tmp_path}"
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
+    try:
+        can_mount = subprocess.run([*command, mount], check=False, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        can_mount = False
+    if not can_mount:
+        pytest.skip("a small file system cannot be mounted here")
+    story = f'{mount} && "$0" -m tests.cli.full_disk {tmp_path} {broker_count}'
+    done = subprocess.run([*command, story, sys.executable], check=False, capture_output=True, text=True, timeout=230)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.cli.failure import CommandFailed, WrongUsage
+from tidelog.cli.reserve import registry_reserve
 from tidelog.config import BrokerConfig
 from tidelog.config.replication import GSSAPI, NO_AUTH
 from tidelog.registry import Registry
@@ -19,7 +20,12 @@ REGISTRY_FILE: Final = "registry.sqlite"
 def open_registry(config: BrokerConfig) -> Registry:
     """A handle on the registry, without a session yet. Raises CommandFailed, or RegistryUnavailable for a malformed address."""
     if config.zookeeper_connect is None:
-        return SqliteRegistry(str(registry_path(config)), session_timeout_ms=config.registry_session_timeout_ms)
+        path = registry_path(config)
+        return SqliteRegistry(
+            str(path),
+            session_timeout_ms=config.registry_session_timeout_ms,
+            reserve=registry_reserve(config, path),
+        )
     options = zookeeper_options(config)
     if importlib.util.find_spec("kazoo") is None:
         raise CommandFailed("zookeeper.connect is set, but kazoo is not installed: pip install 'tidelog[zookeeper]'")

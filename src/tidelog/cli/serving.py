@@ -22,6 +22,7 @@ from tidelog.cli.plan import Plan
 from tidelog.cli.port_holder import port_holder
 from tidelog.cli.process_log import configure_logging
 from tidelog.cli.registry import open_registry, registry_path
+from tidelog.cli.reserve import keep_reserves
 from tidelog.config import BrokerConfig, ConfigError, without_effect
 from tidelog.config.replication import LEADER_EPOCH
 from tidelog.controller import MalformedNode
@@ -29,7 +30,7 @@ from tidelog.controller.service import BrokerIdTaken
 from tidelog.registry import RegistryUnavailable
 from tidelog.runtime import Address, NetworkFailure, StorageFailure
 from tidelog.runtime.logs import fields
-from tidelog.runtime.real import real_runtime
+from tidelog.runtime.real import RealDisk, real_runtime
 from tidelog.runtime.watchdog import watch_loop
 from tidelog.storage import WrongDirectory
 from tidelog.storage.names import LOCK
@@ -105,7 +106,9 @@ def _log_settings(plan: Plan, config: BrokerConfig) -> None:
 async def _serve(config: BrokerConfig, plan: Plan, announce: Announce, signals: Sequence[signal.Signals]) -> None:
     # Whenever the loop writes to a file, a thread that decodes or checkpoints may take the interpreter; by default it keeps it for 5 ms.
     sys.setswitchinterval(_THREAD_TURN_S)
-    runtime = real_runtime()
+    disk = RealDisk()
+    runtime = real_runtime(disk)
+    keep_reserves(config, disk)
     try:
         broker = Broker(config, runtime, open_registry(config))
         goodbye = _Goodbye(broker.stop)

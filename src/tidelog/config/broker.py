@@ -86,6 +86,11 @@ class BrokerConfig(TransactionConfig):
         "advertised.listeners", LISTENERS, "", "The addresses clients are told; empty takes those of listeners.",
         read_by="broker.inter_broker"
     )
+    reserve_bytes: int = setting(
+        "tidelog.reserve.bytes", integer(0), "8388608",
+        "Room that each log directory keeps for what must be written when its disk is full, a sixteenth of a small disk at most; 0 keeps none.",
+        read_by="cli.reserve"
+    )
     faults_enable: bool = setting(
         "tidelog.faults.enable", BOOLEAN, "false",
         "For tests only: let anybody who reaches the broker make it fail on purpose (`tidelog fault`, `tidelog.testing`).",

@@ -20,6 +20,7 @@ from tidelog.registry.sqlite_file import SESSION_TIMEOUT_MS, Identity, SqliteFil
 from tidelog.registry.sqlite_sessions import POLL_MS, Lapsed
 from tidelog.registry.sqlite_watches import SqliteWatch
 from tidelog.runtime.logs import fields
+from tidelog.runtime.reserve import Reserve
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +63,10 @@ class SqliteRegistry(RegistryCalls):
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         lock_timeout_ms: int = LOCK_TIMEOUT_MS,
         size_bytes_max: int = SIZE_BYTES_MAX,
+        reserve: Reserve | None = None,
     ) -> None:
         self._path = path
+        self._reserve = reserve
         self._session_timeout_ms = session_timeout_ms
         self._lock_timeout_ms = lock_timeout_ms
         self._size_bytes_max = size_bytes_max
@@ -88,6 +91,7 @@ class SqliteRegistry(RegistryCalls):
             raise SessionExpired(self._path, "the registry is closed")
         self._forget_session()
         session_id = await self._in_thread(self._open_session)
+        await self._in_thread(self._keep_reserve)
         self._forget_session()
         self._session = session = _Session(session_id)
         self._beat(session)
@@ -126,13 +130,15 @@ class SqliteRegistry(RegistryCalls):
             await self._session.is_over.wait()
 
     async def close(self) -> None:
-        """End the session and close the file."""
+        """End the session and close the file. Where it cannot be written, the session ends with its lock, and the others say so."""
         if self._is_closed:
             return
         self._is_closed = True
         self._forget_session()
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._close_file)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._leave)
+        except RegistryUnavailable as failure:
+            logger.warning("registry session not ended", extra=fields(path=self._path, reason=failure.reason))
         finally:
             self._thread.shutdown(wait=False)
             self._beat_thread.shutdown(wait=False)
@@ -153,6 +159,31 @@ class SqliteRegistry(RegistryCalls):
             self._identity = self._file.identity
         return self._file.open_session()
 
+    def _leave(self) -> None:
+        try:
+            if self._file is not None:
+                self._with_room(self._file.end_session)
+        finally:
+            self._close_file()
+
+    def _with_room(self, work: Callable[[], T]) -> T:
+        """What `work` returns, done again if it failed for want of room and some was kept: nothing of it had happened."""
+        while True:
+            try:
+                return work()
+            except RegistryUnavailable:
+                if self._reserve is None or self._reserve.has_room or not self._reserve.give_up():
+                    raise
+                logger.warning("registry uses its reserve: the disk is full", extra=fields(path=self._path))
+
+    def _keep_reserve(self) -> None:
+        if self._reserve is not None:
+            self._reserve.keep()
+
+    def _look_around(self, file: SqliteFile, monotonic_ms: float) -> list[Lapsed]:
+        self._keep_reserve()
+        return file.poll(monotonic_ms)
+
     def _close_file(self) -> None:
         file, self._file = self._file, None
         if file is not None:
@@ -169,7 +200,7 @@ class SqliteRegistry(RegistryCalls):
         if self._calls >= CALLS_MAX:
             raise RegistryUnavailable(self._path, f"{self._calls} calls wait already", may_pass=True)
         self._calls += 1
-        future = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._with_room, work)
         future.add_done_callback(self._on_done)
         return await future
 
@@ -211,7 +242,7 @@ class SqliteRegistry(RegistryCalls):
         session.timers["poll"] = loop.call_later(POLL_MS / 1000, self._poll, session)
         if not session.is_polling:
             session.is_polling = True
-            polled = loop.run_in_executor(self._thread, file.poll, loop.time() * 1000)
+            polled = loop.run_in_executor(self._thread, self._look_around, file, loop.time() * 1000)
             polled.add_done_callback(lambda done: self._on_polled(session, done))
 
     def _on_polled(self, session: _Session, done: asyncio.Future[list[Lapsed]]) -> None:

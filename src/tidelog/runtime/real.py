@@ -18,10 +18,14 @@ from tidelog.runtime.real_process import ProcessReadings
 __all__ = ["RealClock", "RealDisk", "RealMetrics", "RealNetwork", "RealRandomness", "real_runtime"]
 
 
-def real_runtime() -> Runtime:
-    """A fresh real world for one node; close its disk when the node stops."""
+def real_runtime(disk: RealDisk | None = None) -> Runtime:
+    """A fresh real world for one node, on this disk if one is given; close its disk when the node stops."""
     return Runtime(
-        clock=RealClock(), disk=RealDisk(), network=RealNetwork(), randomness=RealRandomness(), metrics=RealMetrics()
+        clock=RealClock(),
+        disk=RealDisk() if disk is None else disk,
+        network=RealNetwork(),
+        randomness=RealRandomness(),
+        metrics=RealMetrics(),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from tidelog.runtime.disk import THREADS_PER_DIRECTORY, Buffer, DiskFull, File, FileMissing, StorageFailure
 from tidelog.runtime.real_child import ChildProcess
+from tidelog.runtime.real_room import Rooms
 
 _FILE_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700
@@ -59,11 +60,15 @@ class RealFile:
         if position < 0:  # pwritev2 takes -1 for "where the cursor is" and would write there.
             raise StorageFailure("write", self._path, os.strerror(errno.EINVAL))
         try:
+            if self._disk.rooms.are_short:
+                self._disk.rooms.check(self._path)
             total = sum(map(len, chunks))
             if len(chunks) > _CHUNKS_MAX or os.pwritev(self._fd, chunks, position) != total:
                 self._pwrite_piecewise(position, chunks)
         except OSError as error:
-            raise _failure("write", self._path, error) from error
+            if not self._disk.rooms.made_for(self._path, error):
+                raise _failure("write", self._path, error) from error
+            self.pwrite(position, chunks)  # the same bytes once more
 
     def truncate(self, size: int) -> None:
         """Cut, or extend with zeros, to `size`."""
@@ -130,6 +135,7 @@ class RealDisk:
     """Files of this machine. Pickles without its executors and open files, so that the child process can be given one."""
 
     def __init__(self) -> None:
+        self.rooms = Rooms()
         self._files: dict[str, dict[str, weakref.WeakSet[RealFile]]] = {}  # Open ones by directory and name.
         self._files_guard = threading.Lock()  # Log directory threads rename and close while the loop opens.
         self._threads: dict[str, ThreadPoolExecutor] = {}
@@ -142,7 +148,8 @@ class RealDisk:
         """Open for reading and writing; a symbolic link is refused."""
         path = os.path.normpath(path)
         with _failing("open", path):
-            fd = os.open(path, os.O_RDWR | _FLAGS | (os.O_CREAT if create else 0), _FILE_MODE)
+            flags = os.O_RDWR | _FLAGS | (os.O_CREAT if create else 0)
+            fd = self.rooms.tried(path, lambda: os.open(path, flags, _FILE_MODE))
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 os.close(fd)
                 raise OSError(errno.EINVAL, "not a regular file")
@@ -161,20 +168,8 @@ class RealDisk:
 
     def replace(self, path: str, content: bytes) -> None:
         """Durably and atomically replace a small file: temporary file, fsync, rename, directory fsync."""
-        temporary = f"{path}.tmp"
         with _failing("replace", path):
-            try:
-                fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS, _FILE_MODE)
-                with open(fd, "wb", buffering=0) as file:
-                    rest = memoryview(content)
-                    while rest:
-                        rest = rest[file.write(rest) :]
-                    os.fsync(fd)
-                os.rename(temporary, path)
-            except OSError:
-                with suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            self.rooms.tried(path, lambda: _write_and_rename(path, content))
         self.fsync_dir(os.path.dirname(path) or ".")
 
     def exists(self, path: str) -> bool:
@@ -200,7 +195,7 @@ class RealDisk:
             if parent:
                 self.mkdir(parent)
             try:
-                os.mkdir(path, _DIRECTORY_MODE)
+                self.rooms.tried(path, lambda: os.mkdir(path, _DIRECTORY_MODE))
             except FileExistsError:
                 if not os.path.isdir(path):
                     raise
@@ -251,8 +246,10 @@ class RealDisk:
             os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000), follow_symlinks=False)
 
     def usable_bytes(self, path: str) -> int:
-        """Space still free for us on the file system that holds `path`."""
+        """Space still free for records on the file system that holds `path`: none where only what was kept in reserve is left."""
         with _failing("statvfs", path):
+            if self.rooms.are_short and self.rooms.is_short(path):
+                return 0
             system = os.statvfs(path)
             return system.f_bavail * system.f_frsize
 
@@ -347,6 +344,22 @@ class RealDisk:
                 return os.lstat(path).st_mode
             except (FileNotFoundError, NotADirectoryError):
                 return None
+
+
+def _write_and_rename(path: str, content: bytes) -> None:
+    temporary = f"{path}.tmp"
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS, _FILE_MODE)
+        with open(fd, "wb", buffering=0) as file:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(fd)
+        os.rename(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 @contextmanager

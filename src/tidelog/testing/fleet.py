@@ -28,6 +28,7 @@ _BRIEF: Final = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "tidelog.faults.enable": "true",
+    "tidelog.reserve.bytes": "0",  # where /tmp is memory, three brokers would take much of it
 }
 
 
