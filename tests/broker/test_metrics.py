@@ -73,14 +73,26 @@ def total(found: list[Sample], name: str, **labels: str) -> float:
     )
 
 
-def asked_for() -> list[str]:
+def asked_for() -> list[tuple[str, set[str]]]:
+    """Series, and the labels by which they are chosen."""
     lines = (line.strip() for line in ASKED_FOR.read_text().splitlines())
-    return [line for line in lines if line and not line.startswith("#")]
+    halves = [line.rstrip("}").partition("{") for line in lines if line and not line.startswith("#")]
+    return [(name, set(filter(None, labels.split(",")))) for name, _, labels in halves]
 
 
-def test_every_series_that_stock_dashboards_and_alerts_ask_for_is_there(three: Cluster) -> None:
-    names = {one.name for one in seen(three)}
-    assert [name for name in asked_for() if name not in names] == []
+def test_every_series_that_stock_dashboards_and_alerts_ask_for_is_there_with_its_labels(three: Cluster) -> None:
+    found = {(one.name, frozenset(one.labels)) for one in seen(three)}
+    missing = [
+        (name, labels)
+        for name, labels in asked_for()
+        if not any(name == there and labels <= having for there, having in found)
+    ]
+    assert missing == []
+
+
+def test_the_controller_tells_where_each_broker_is(three: Cluster) -> None:
+    told = {one.labels["id"]: one.labels["address"] for one in seen(three) if one.name == "kafka_broker_info"}
+    assert told == {str(broker): at for broker, at in enumerate(three.bootstrap_servers.split(","), 1)}
 
 
 def test_the_series_say_what_is_so(three: Cluster) -> None:
@@ -116,7 +128,6 @@ def mortal() -> Iterator[Cluster]:
 
 
 def test_a_dead_broker_shows_in_what_the_others_say(mortal: Cluster) -> None:
-    before = total(seen(mortal), "kafka_server_replicamanager_isrshrinks_total")
     places = urls(mortal, 1, 2)
 
     def told(name: str, **labels: str) -> float:
@@ -135,7 +146,23 @@ def test_a_dead_broker_shows_in_what_the_others_say(mortal: Cluster) -> None:
         for partition in range(6):
             mortal.wait_for_isr("orders", partition)
     eventually(lambda: told("kafka_server_replicamanager_isrexpands_total") >= 1, "the ISR is told to have grown")
-    assert told("kafka_server_replicamanager_isrshrinks_total") >= before
+    assert total(seen(mortal), "kafka_topic_partition_under_replicated_partition", topic="orders") == 0
+
+
+def test_a_silent_follower_shows_in_what_its_leader_shrank(mortal: Cluster) -> None:
+    leader = mortal.controller()  # so that it is not the one that falls silent, for nobody could shrink anything then
+    mortal.wait_for_isr("orders")
+    if mortal.leader("orders") != leader:
+        mortal.move_leader("orders", to=leader)
+    (url,) = urls(mortal, leader)
+
+    def shrunk() -> float:
+        return total(list(samples(0, page_at(url)[1])), "kafka_server_replicamanager_isrshrinks_total")
+
+    before = shrunk()
+    mortal.pause(leader % 3 + 1)
+    mortal.produce("orders", ["x"], partition=0, timeout_s=60)  # who has all there is lags behind nobody
+    eventually(lambda: shrunk() > before, "the leader counts a replica out")
 
 
 def test_the_page_is_what_prometheus_reads(three: Cluster) -> None:

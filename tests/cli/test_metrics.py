@@ -62,3 +62,14 @@ def test_a_broker_that_shows_none_is_told_how() -> None:
         done = run(kafka)
         assert done.returncode == 1
         assert "broker 1 shows no metrics: start it with -X metrics.listeners=http://127.0.0.1:9404" in done.stderr
+
+
+@pytest.mark.slow
+def test_one_that_hangs_is_named_and_keeps_back_nothing_of_the_others() -> None:
+    with Cluster(2, config={"metrics.listeners": "http://127.0.0.1:0"}) as kafka:
+        controller = kafka.controller()
+        kafka.pause(3 - controller)
+        done = run(kafka, "activebrokercount", "-X", "request.timeout.ms=2000")
+        assert done.returncode == 1
+        assert f'activebrokercount{{broker="{controller}"}} 2' in done.stdout
+        assert f"broker {3 - controller}" in done.stderr

@@ -6,6 +6,7 @@ Brokers show their metrics where `metrics.listeners` says; those of `tidelog up`
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import re
 import sys
@@ -18,7 +19,7 @@ from tidelog.cli.arguments import finish_verb, whole_number
 from tidelog.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 
 if TYPE_CHECKING:
-    from tidelog.client import Cluster, ConsumerConfig
+    from tidelog.client import Admin, Cluster, ConsumerConfig
     from tidelog.runtime import Runtime
 
 SETTING: Final = "metrics.listeners"
@@ -85,53 +86,73 @@ def samples(broker: int, page: str) -> Iterator[Sample]:
 
 
 async def _metrics(options: argparse.Namespace, cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> int:
-    import asyncio
+    from tidelog.client import Admin
+    from tidelog.client.errors import ClientError
 
-    urls = await _urls(options.broker, cluster, config, runtime)
+    admin = Admin(cluster, config, runtime)
+    hosts = await _hosts(options.broker, admin)
+
+    async def told_by(broker: int) -> tuple[str, str]:
+        url = await _url_of(broker, hosts[broker], admin)
+        return url, "" if options.urls else await _page(broker, url)
+
+    asked = await asyncio.gather(*map(told_by, hosts), return_exceptions=True)
+    answers = {
+        broker: answer for broker, answer in zip(hosts, asked, strict=True) if not isinstance(answer, BaseException)
+    }
+    for broker, failure in zip(hosts, asked, strict=True):
+        # One that hangs keeps back nothing of what the others have to tell.
+        if isinstance(failure, CommandFailed | ClientError):
+            sys.stderr.write(f"tidelog: {f'broker {broker}: ' if isinstance(failure, ClientError) else ''}{failure}\n")
+        elif isinstance(failure, BaseException):
+            raise failure
     if options.urls:
-        sys.stdout.writelines(f"{url}\n" for url in urls.values() if url)
-        return EXIT_OK if all(urls.values()) else EXIT_FAILED
-    pages = await asyncio.gather(*(_page(broker, url) for broker, url in urls.items()))
+        sys.stdout.writelines(f"{url}\n" for url, _ in answers.values())
+        return EXIT_OK if len(answers) == len(hosts) else EXIT_FAILED
     found = [
         sample
-        for (broker, _), page in zip(urls.items(), pages, strict=True)
+        for broker, (_, page) in answers.items()
         for sample in samples(broker, page)
         if not options.names or any(name in sample.name for name in options.names)
     ]
-    if options.format == "json":
-        rows = [
-            {"broker": one.broker, "name": one.name, "labels": one.labels, "value": one.known_value} for one in found
-        ]
-        sys.stdout.write(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
-    else:
+    _write(found, options.format)
+    return EXIT_OK if found and len(answers) == len(hosts) else EXIT_FAILED
+
+
+def _write(found: Sequence[Sample], output_format: str) -> None:
+    if output_format != "json":
         sys.stdout.writelines(f"{one.as_text()}\n" for one in found)
-    return EXIT_OK if found else EXIT_FAILED
+        return
+    rows = [{"broker": one.broker, "name": one.name, "labels": one.labels, "value": one.known_value} for one in found]
+    sys.stdout.write(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
 
 
-async def _urls(
-    wanted: Sequence[int] | None, cluster: Cluster, config: ConsumerConfig, runtime: Runtime
-) -> dict[int, str]:
-    """Where each broker shows its metrics. Raises CommandFailed for one that is not there, or shows none."""
-    from tidelog.client import Admin, ConfigResource, ResourceKind
-
-    admin = Admin(cluster, config, runtime)
-    brokers = {broker.broker_id: broker for broker in (await admin.describe_cluster()).brokers}
+async def _hosts(wanted: Sequence[int] | None, admin: Admin) -> dict[int, str]:
+    """The brokers that are asked, and where they are. Raises CommandFailed for one that is not there."""
+    hosts = {broker.broker_id: broker.host for broker in (await admin.describe_cluster()).brokers}
     for broker_id in wanted or ():
-        if broker_id not in brokers:
-            there = ", ".join(map(str, sorted(brokers)))
-            raise CommandFailed(f"broker {broker_id} is not there; there are {there}")
-    urls = {}
-    for broker_id in wanted or sorted(brokers):
-        asked = ConfigResource(ResourceKind.BROKER, str(broker_id))
-        (described,) = await admin.describe_configs([asked], names=[SETTING])
-        entry = described.configs.get(SETTING)
-        value = "" if entry is None else entry.value
-        if not value:
-            raise CommandFailed(
-                f"broker {broker_id} shows no metrics: start it with -X {SETTING}=http://127.0.0.1:9404 or another port"
-            )
-        urls[broker_id] = _url(value.partition(",")[0], brokers[broker_id].host)
-    return urls
+        if broker_id not in hosts:
+            raise CommandFailed(f"broker {broker_id} is not there; there are {', '.join(map(str, sorted(hosts)))}")
+    return {broker_id: hosts[broker_id] for broker_id in wanted or sorted(hosts)}
+
+
+async def _url_of(broker_id: int, host: str, admin: Admin) -> str:
+    """Where a broker shows its metrics. Raises CommandFailed for one that shows none, and ClientError."""
+    from tidelog.client import ConfigResource, ResourceKind
+
+    asked = ConfigResource(ResourceKind.BROKER, str(broker_id))
+    try:
+        async with asyncio.timeout(_ANSWER_WITHIN_S):
+            (described,) = await admin.describe_configs([asked], names=[SETTING])
+    except TimeoutError:
+        raise CommandFailed(f"broker {broker_id} does not answer within {_ANSWER_WITHIN_S:g} s") from None
+    entry = described.configs.get(SETTING)
+    value = "" if entry is None else entry.value
+    if not value:
+        raise CommandFailed(
+            f"broker {broker_id} shows no metrics: start it with -X {SETTING}=http://127.0.0.1:9404 or another port"
+        )
+    return _url(value.partition(",")[0], host)
 
 
 def _url(listener: str, broker_host: str) -> str:
@@ -141,7 +162,6 @@ def _url(listener: str, broker_host: str) -> str:
 
 
 async def _page(broker: int, url: str) -> str:
-    import asyncio
     from urllib.error import URLError
     from urllib.request import urlopen
 

@@ -29,6 +29,11 @@ def tell_cluster(node: Node, seen: Exposition) -> None:
     if not is_active:
         return
     seen.gauge("kafka_brokers", len(image.brokers))
+    listener = node.config.listeners[0].name
+    for broker_id, broker in sorted(image.brokers.items()):
+        # From which kafka-exporter's dashboard fills its variables.
+        at = broker.endpoints.get(listener)
+        seen.gauge("kafka_broker_info", 1, id=broker_id, address="" if at is None else f"{at.host}:{at.port}")
     for name, topic in sorted(image.topics.items()):
         seen.gauge("kafka_topic_partitions", len(topic.partitions), topic=name)
         for index, state in topic.partitions.items():
