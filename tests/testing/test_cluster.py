@@ -65,6 +65,16 @@ def test_a_paused_follower_falls_out_of_sync_and_comes_back(three: Cluster, topi
     assert three.wait_for_isr(topic, size=3) == [1, 2, 3]
 
 
+def test_a_broker_is_silent_as_soon_as_it_was_paused_and_answers_as_soon_as_it_was_resumed() -> None:
+    with Cluster(1) as kafka:
+        stat = Path(f"/proc/{kafka.pid(1)}/stat")
+        for _ in range(50):
+            kafka.pause(1)
+            assert stat.read_text().rpartition(") ")[2][0] == "T"
+            kafka.resume(1)
+            assert stat.read_text().rpartition(") ")[2][0] != "T"
+
+
 def test_a_stopped_broker_hands_over_and_a_restarted_one_is_back(three: Cluster, topic: str) -> None:
     leader = three.wait_for_leader(topic)
     three.stop(leader)

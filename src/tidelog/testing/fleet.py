@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,13 @@ from tidelog.cli.forked import STOP_WITH_EVERYBODY
 from tidelog.cli.supervisor import described
 from tidelog.config import BrokerConfig, ConfigError
 from tidelog.model import BrokerId
-from tidelog.testing.errors import ClusterFailed
+from tidelog.testing.errors import ClusterFailed, NotInTime
 from tidelog.testing.nursery import Child, Nursery
 from tidelog.testing.ports import free_ports, give_back
 
 BROKERS_MAX: Final = 9
 _LOG_TAIL_BYTES: Final = 16_384
+_LOOK_AGAIN_S: Final = 0.001
 
 #: What a test wants that production does not; `config` wins over it.
 _BRIEF: Final = {
@@ -156,12 +158,14 @@ class Fleet:
         broker, child = self._living(broker_id)
         self._nursery.signal(child, signal.SIGSTOP)
         broker.is_paused = True
+        self._wait_until_it(broker, is_stopped=True)
 
     def resume(self, broker_id: BrokerId) -> None:
         """SIGCONT: on with what it was doing, as if no time had passed."""
         broker, child = self._living(broker_id)
         self._nursery.signal(child, signal.SIGCONT)
         broker.is_paused = False
+        self._wait_until_it(broker, is_stopped=False)
 
     def close(self) -> None:
         """End all brokers: at once where nobody wants their data, cleanly where it is kept. Harmless when done twice."""
@@ -224,6 +228,16 @@ class Fleet:
             else_say=f"broker {broker.broker_id} is still there",
         )
 
+    def _wait_until_it(self, broker: _Broker, *, is_stopped: bool) -> None:
+        """The signal is sent by somebody else, in his own time: a test that went on at once would be answered by one that it had paused."""
+        pause = threading.Event()  # never set
+        for _ in range(int(self._timeout_s / _LOOK_AGAIN_S)):
+            child = self._living(broker.broker_id, or_dead=True)[1]
+            if not child.is_alive or child.pid is None or _is_stopped(child.pid) == is_stopped:
+                return
+            pause.wait(_LOOK_AGAIN_S)
+        raise NotInTime(f"broker {broker.broker_id} is not {'paused' if is_stopped else 'at work'} yet")
+
     def _log_file(self, broker_id: BrokerId) -> Path:
         return self.data / "logs" / f"broker-{broker_id}.log"
 
@@ -238,3 +252,11 @@ class Fleet:
         if broker.child is None or not (broker.child.is_alive or or_dead):
             raise ClusterFailed(f"broker {broker_id} is not running; start_broker({broker_id}) starts it again")
         return broker, broker.child
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except (OSError, IndexError):
+        return False  # It has died, which is noticed elsewhere.
+    return state in {b"T", b"t"}
