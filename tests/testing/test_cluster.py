@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,11 +125,15 @@ def test_verbs_that_nobody_answers_end_and_say_why() -> None:
             kafka.create_topic("more", timeout_s=1)
         with pytest.raises(NotInTime, match=r"values sent to orders: not within 1 s; last seen: "):
             kafka.produce("orders", ["x"], timeout_s=1)
+        with pytest.raises(ClusterFailed, match="no broker is at work, so none can be told to fail"):
+            kafka.fail("Fetch", "UNKNOWN_SERVER_ERROR")
 
 
 def test_what_cannot_be_done_is_a_sentence(three: Cluster, topic: str) -> None:
     with pytest.raises(ClusterFailed, match="there is no broker 4; of this cluster there are 1, 2, 3"):
         three.kill(4)
+    with pytest.raises(ClusterFailed, match="there is no broker '1'; of this cluster there are 1, 2, 3"):
+        three.kill("1")  # type: ignore[arg-type]  # as one without a type checker may
     with pytest.raises(ClusterFailed, match="broker 1 is running"):
         three.start_broker(1)
     with pytest.raises(ClusterFailed, match=r"broker 7 is not in sync in .*: \[1, 2, 3\] are|broker 7 is not in sync"):
@@ -162,12 +167,15 @@ def _roles(three: Cluster, topic: str) -> list[tuple[int, str]]:
     [
         (0, {}, "a cluster has 1 to 9 brokers, not 0"),
         (100, {}, "a cluster has 1 to 9 brokers, not 100"),
+        ("3", {}, "a cluster has 1 to 9 brokers, not '3'"),
+        (2.5, {}, "a cluster has 1 to 9 brokers, not 2.5"),
+        (True, {}, "a cluster has 1 to 9 brokers, not True"),
         (1, {"num.partitions": "many"}, "num.partitions"),
         (1, {"node.id": 5}, "node.id cannot be the same for all brokers"),
     ],
 )
 def test_a_cluster_that_makes_no_sense_is_refused_before_anything_starts(
-    brokers: int, config: dict[str, str | int], sentence: str
+    brokers: Any, config: dict[str, str | int], sentence: str
 ) -> None:
     with pytest.raises(ClusterFailed, match=sentence):
         Cluster(brokers, config=config)

@@ -136,6 +136,13 @@ def test_what_cannot_be_is_told_in_a_sentence(
     assert three.faults() == {1: [], 2: [], 3: []}
 
 
+@pytest.mark.parametrize("times", [-1, 0])
+def test_for_ever_is_not_what_a_wrong_number_of_times_means(three: Cluster, times: int) -> None:
+    with pytest.raises(ClusterFailed, match=f"{times} is not how many times: that is 1 or more, or None"):
+        three.fail("Produce", "NOT_ENOUGH_REPLICAS", times=times)
+    assert three.faults() == {1: [], 2: [], 3: []}
+
+
 def test_a_broker_that_is_for_more_than_tests_does_not_obey() -> None:
     with Cluster(1, config={"tidelog.faults.enable": False}) as serious:
         with pytest.raises(ClusterFailed, match="broker 1 was not started for tests"):

@@ -74,23 +74,23 @@ def full_disk() -> Fault:
 
 
 def answer(api: str, error: str, *, times: int | None = 1, of_brokers: bool = False) -> Fault:
-    """An error instead of an answer, so many times or with None until it is ended. Raises ValueError for a name that Kafka does not have."""
+    """An error instead of an answer, so many times or with None until it is ended. Raises ValueError."""
     return Fault(
         kind=FaultKind.ANSWER,
         api_key=_api(api),
         error=_error(error),
-        times=FOR_EVER if times is None else times,
+        times=_times(times),
         is_of_brokers=of_brokers,
     )
 
 
 def delay(api: str, delay_ms: int, *, times: int | None = None, of_brokers: bool = False) -> Fault:
-    """An answer that comes late. Raises ValueError for a name that Kafka does not have."""
+    """An answer that comes late. Raises ValueError."""
     return Fault(
         kind=FaultKind.DELAY,
         api_key=_api(api),
         delay_ms=delay_ms,
-        times=FOR_EVER if times is None else times,
+        times=_times(times),
         is_of_brokers=of_brokers,
     )
 
@@ -108,6 +108,12 @@ def described(fault: Fault) -> str:
             return f"{ApiKey(fault.api_key).kafka_name}{of} {fault.delay_ms} ms late, {times}"
         case _:
             return f"{ApiKey(fault.api_key).kafka_name}{of} answered with {fault.error.name}, {times}"
+
+
+def _times(times: int | None) -> int:
+    if times is not None and times < 1:
+        raise ValueError(f"{times} is not how many times: that is 1 or more, or None until it is ended")
+    return FOR_EVER if times is None else times
 
 
 def _api(name: str) -> ApiKey:

@@ -66,7 +66,10 @@ class FaultDesk:
         return {broker: [described(fault) for fault in await self._standing(broker)] for broker in self._living()}
 
     def _those(self, broker: BrokerId | None) -> Collection[BrokerId]:
-        return self._living() if broker is None else [broker]
+        those = self._living() if broker is None else [broker]
+        if not those:
+            raise ClusterFailed("no broker is at work, so none can be told to fail")
+        return those
 
     async def _begin(self, brokers: Iterable[BrokerId], fault: Fault) -> None:
         for broker in brokers:
@@ -92,7 +95,7 @@ class FaultDesk:
     def _want(self, broker: BrokerId) -> None:
         if broker not in self._living():
             there = ", ".join(map(str, sorted(self._living()))) or "none"
-            raise ClusterFailed(f"there is no broker {broker} at work; there are {there}")
+            raise ClusterFailed(f"there is no broker {broker!r} at work; there are {there}")
 
 
 def _link(broker: BrokerId, peer: object) -> list[tuple[BrokerId, Fault]]:

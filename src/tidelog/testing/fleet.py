@@ -46,8 +46,8 @@ class Fleet:
     """Brokers numbered from 1. What is done to one of them returns when it has happened, with a bound. Raises ClusterFailed."""
 
     def __init__(self, broker_count: int, config: Mapping[str, str], *, data: Path | None, timeout_s: float) -> None:
-        if not 1 <= broker_count <= BROKERS_MAX:
-            raise ClusterFailed(f"a cluster has 1 to {BROKERS_MAX} brokers, not {broker_count}")
+        if not _is_count(broker_count) or not 1 <= broker_count <= BROKERS_MAX:
+            raise ClusterFailed(f"a cluster has 1 to {BROKERS_MAX} brokers, not {broker_count!r}")
         for name in sorted(set(config) & set(OF_ONE_BROKER)):
             raise ClusterFailed(f"{name} cannot be the same for all brokers: the cluster chooses it")
         self._config = {**cluster_defaults(broker_count), **_BRIEF, **config}
@@ -244,7 +244,7 @@ class Fleet:
     def _one(self, broker_id: BrokerId) -> _Broker:
         if (broker := self._brokers.get(broker_id)) is None:
             there = ", ".join(map(str, self.broker_ids)) or "none yet: it has not been started"
-            raise ClusterFailed(f"there is no broker {broker_id}; of this cluster there are {there}")
+            raise ClusterFailed(f"there is no broker {broker_id!r}; of this cluster there are {there}")
         return broker
 
     def _living(self, broker_id: BrokerId, *, or_dead: bool = False) -> tuple[_Broker, Child]:
@@ -252,6 +252,11 @@ class Fleet:
         if broker.child is None or not (broker.child.is_alive or or_dead):
             raise ClusterFailed(f"broker {broker_id} is not running; start_broker({broker_id}) starts it again")
         return broker, broker.child
+
+
+def _is_count(given: object) -> bool:
+    """Tests have no type checker as a rule."""
+    return isinstance(given, int) and not isinstance(given, bool)
 
 
 def _is_stopped(pid: int) -> bool:
