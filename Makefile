@@ -36,6 +36,8 @@ FOR_RUN    := $(VENV)/.installed-for-run
 PIP         = $(BIN)/python -m pip install --constraint constraints.txt
 
 $(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { \
+		echo "Tidelog needs Python 3.11 or newer; there is no '$(PYTHON)'. Try: make $(MAKECMDGOALS) PYTHON=python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "Tidelog needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)

@@ -212,4 +212,4 @@ def test_a_terminal_is_told_where_things_are_and_what_to_try(tmp_path: Path) -> 
     said = on_terminal([*UP, "--port", "0", "--data", str(tmp_path)])
     assert str(tmp_path / "logs" / "broker-N.log") in said
     assert "3 replicas, acks=all needs 2 of them" in said
-    assert "tidelog replicas -b 127.0.0.1:" in said
+    assert f"{sys.executable} -m tidelog replicas -b 127.0.0.1:" in said

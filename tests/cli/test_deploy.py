@@ -59,6 +59,14 @@ def test_the_unit_starts_what_there_is_and_waits_for_a_clean_end() -> None:
     assert data == f"/var/lib/{service['StateDirectory']}", "the only place where it may write"
 
 
+def test_a_python_that_is_not_there_is_not_called_too_old(tmp_path: Path) -> None:
+    make = ["make", "broker", "PYTHON=nosuch", f"VENV={tmp_path / 'venv'}"]
+    done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "there is no 'nosuch'" in done.stderr
+    assert "older" not in done.stderr
+
+
 def test_the_image_runs_commands_that_there_are() -> None:
     (entry,) = json.loads(only("ENTRYPOINT"))
     assert entry == "tidelog"

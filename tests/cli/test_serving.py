@@ -63,7 +63,7 @@ def test_on_a_terminal_it_also_says_where_things_are_and_what_to_try(tmp_path: P
     assert "ready bootstrap=127.0.0.1:" in said
     assert str(tmp_path / "broker-1") in said
     assert str(tmp_path / "logs" / "broker-1.log") in said
-    assert all(word in said for word in ("kcat -b", "tidelog produce -b", "confluent_kafka"))
+    assert f"{sys.executable} -m tidelog produce -b 127.0.0.1:" in said
 
 
 def test_a_taken_port_is_named_and_another_way_shown(tmp_path: Path) -> None:
@@ -76,6 +76,23 @@ def test_a_taken_port_is_named_and_another_way_shown(tmp_path: Path) -> None:
     assert "--port 0" in done.stderr
     assert f"held by process {os.getpid()}: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_taken_port_for_metrics_is_not_taken_for_the_brokers(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listener = f"metrics.listeners=http://127.0.0.1:{taken.getsockname()[1]}"
+        done = up("--port", "0", "--data", str(tmp_path), "-X", listener)
+    assert done.returncode == 1
+    assert "-X metrics.listeners=http://HOST:PORT shows the metrics elsewhere" in done.stderr
+    assert "--port" not in done.stderr
+
+
+def test_a_host_that_is_not_ours_is_no_matter_of_ports(tmp_path: Path) -> None:
+    done = up("--port", "0", "--data", str(tmp_path), "--host", "192.0.2.1")
+    assert done.returncode == 1
+    assert "cannot listen on 192.0.2.1:0" in done.stderr
+    assert "--host HOST chooses another address of this machine" in done.stderr
+    assert "--port" not in done.stderr
 
 
 def test_ephemeral_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import pytest
 
 from tidelog.cli.failure import WrongUsage
+from tidelog.cli.hints import program
 from tidelog.cli.plan import Plan
 from tidelog.cli.serving import Ready
 from tidelog.cli.up import add_arguments, plan_from, welcome
@@ -56,12 +58,53 @@ def test_the_log_lies_with_the_data_unless_told_otherwise(tmp_path: Path) -> Non
     assert plan("--log-file", "-").log_file is None
 
 
-def test_the_welcome_gives_three_lines_to_paste_with_the_real_port(tmp_path: Path) -> None:
-    said = welcome(Ready("127.0.0.1:4711", ["http://127.0.0.1:4712/metrics"]), plan("--data", str(tmp_path)))
-    assert str(tmp_path) in said
-    assert said.count("127.0.0.1:4711") == 3
-    assert "metrics  http://127.0.0.1:4712/metrics\n" in said
-    assert all(name in said for name in ("kcat", "confluent_kafka", "tidelog produce"))
+def test_the_welcome_gives_lines_to_paste_with_the_real_port_and_programs_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "bin"
+    there.mkdir()
+    monkeypatch.setenv("PATH", str(there))
+    monkeypatch.setattr("sys.argv", [".venv/bin/tidelog", "up"])
+
+    def said() -> str:
+        return welcome(Ready("127.0.0.1:4711", ["http://127.0.0.1:4712/metrics"]), plan("--data", str(tmp_path)))
+
+    assert str(tmp_path) in said()
+    assert "metrics  http://127.0.0.1:4712/metrics\n" in said()
+    assert "echo 'hello, world' | .venv/bin/tidelog produce -b 127.0.0.1:4711 -t hello\n" in said()
+    assert "kcat" not in said()
+    kcat = there / "kcat"
+    kcat.touch(0o755)
+    assert "  kcat -b 127.0.0.1:4711 -t hello -C -e\n" in said()
+
+
+@pytest.mark.parametrize(
+    ("called", "is_found", "shown"),
+    [
+        ("bin/tidelog", True, "tidelog"),
+        ("bin/tidelog", False, "{place}/bin/tidelog"),
+        ("tidelog/__main__.py", False, f"{sys.executable} -m tidelog"),
+        ("some-test-runner", False, "tidelog"),
+    ],
+)
+def test_hints_name_the_program_as_it_can_be_called_elsewhere(
+    called: str, is_found: bool, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / called
+    file.parent.mkdir(exist_ok=True)
+    file.touch(0o755)
+    monkeypatch.setenv("PATH", str(file.parent) if is_found else str(tmp_path / "elsewhere"))
+    monkeypatch.setattr("sys.argv", [str(file)])
+    assert program() == shown.format(place=tmp_path)
+
+
+@pytest.mark.parametrize("count", ["0", "100"])
+def test_a_number_of_brokers_that_no_machine_can_serve_is_a_sentence(
+    count: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        plan("--brokers", count)
+    assert f"'{count}' is not a number of brokers, each of which wants a core" in capsys.readouterr().err
 
 
 def test_a_file_may_place_and_number_the_broker(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def plan_from(options: argparse.Namespace) -> Plan:
         log_file=None if options.log_file == STDERR else Path(options.log_file).absolute(),
         log_format=options.log_format,
         port_advice="listeners=PLAINTEXT://HOST:PORT chooses another port",
+        host_advice="listeners=PLAINTEXT://HOST:PORT chooses another address of this machine",
     )
 
 

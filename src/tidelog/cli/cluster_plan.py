@@ -12,6 +12,7 @@ from tidelog.cli.plan import STDERR, Given, Plan, given_settings
 from tidelog.cli.up import (
     DEFAULT_HOST,
     DEFAULT_PORT,
+    HOST_ADVICE,
     METRICS_ANYWHERE,
     PORT_ADVICE,
     bracketed,
@@ -85,6 +86,7 @@ def _plan(options: argparse.Namespace, given: Given, shared: dict[str, str], bro
         log_file=None if options.log_file == STDERR else log_file,
         log_format=options.log_format,
         port_advice=PORT_ADVICE,
+        host_advice=HOST_ADVICE,
         warns_of_settings=broker_id == 1,
     )
 

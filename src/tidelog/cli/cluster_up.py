@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from tidelog.cli.cluster_plan import at_address, cluster_plans, lock_files
 from tidelog.cli.failure import CommandFailed
 from tidelog.cli.forked import Forked, fork
+from tidelog.cli.hints import program
 from tidelog.cli.lock_holder import lock_holder
 from tidelog.cli.plan import Plan
 from tidelog.cli.serving import Ready, check_config, serve
@@ -71,6 +72,7 @@ def welcome(options: argparse.Namespace, plans: Sequence[Plan]) -> str:
     """What a person at a terminal would like to know next; `{first}` stands for a broker's address, `{metrics}` for theirs."""
     data = str(data_of(options)).replace("{", "{{").replace("}", "}}")
     kept = "removed at the end" if options.ephemeral else "used again" if any(map(is_used, plans)) else "new"
+    name = program().replace("{", "{{").replace("}", "}}")
     log = "stderr" if plans[0].log_file is None else f"{data}/logs/broker-N.log"
     properties = plans[0].properties
     replicas, in_sync = properties["default.replication.factor"], properties.get("min.insync.replicas", "1")
@@ -81,9 +83,9 @@ topics  {replicas} replicas, acks=all needs {in_sync} of them, unless told other
 metrics {{metrics}}
 
 try, in another terminal:
-  echo 'hello, world' | tidelog produce -b {{first}} -t hello
-  tidelog replicas -b {{first}} --watch
-  tidelog brokers kill 2 -b {{first}}      and see who leads then; it is started again{" by nobody" if options.no_restart else " after 2 s"}
+  echo 'hello, world' | {name} produce -b {{first}} -t hello
+  {name} replicas -b {{first}} --watch
+  {name} brokers kill 2 -b {{first}}      and see who leads then; it is started again{" by nobody" if options.no_restart else " after 2 s"}
 
 Ctrl-C stops the brokers; {"nothing is left behind" if options.ephemeral else "the data stays"}.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from tidelog.cli.hints import program
 from tidelog.cli.output import paint, render_table
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _suggestion(snapshot: Snapshot) -> str:
     first = snapshot.cluster.brokers[0].address if snapshot.cluster.brokers else "127.0.0.1:9092"
-    return f"tidelog groups describe shop-clean -b {first}   tidelog brokers kill 2 -b {first}"
+    name = program()
+    return f"{name} groups describe shop-clean -b {first}   {name} brokers kill 2 -b {first}"
 
 
 def _painted(text: str, *, in_colour: bool) -> str:

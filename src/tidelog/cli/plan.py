@@ -24,6 +24,7 @@ class Plan:
     log_file: Path | None
     log_format: str
     port_advice: str  # how this command is told to listen elsewhere
+    host_advice: str
     warns_of_settings: bool = True  # of several brokers with the same settings one warns
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -39,6 +40,7 @@ from tidelog.wire.codec import prepare
 
 STOP_WITHIN_S: Final = 2.7  # three seconds are promised; the rest is for the interpreter
 _THREAD_TURN_S: Final = 0.0005
+_OF_PORTS: Final = (os.strerror(errno.EADDRINUSE), os.strerror(errno.EACCES))
 
 logger = logging.getLogger(__name__)
 
@@ -203,4 +205,12 @@ def _explained(failure: BaseException, plan: Plan) -> CommandFailed:
     holder = port_holder(failure.address.port)
     lines = [f"cannot listen on {failure.address}: {failure.reason}"]
     lines += [] if holder is None else [f"  it is held by {holder}"]
-    return CommandFailed("\n".join([*lines, f"  {plan.port_advice}"]))
+    return CommandFailed("\n".join([*lines, f"  {_advice(failure, plan)}"]))
+
+
+def _advice(failure: NetworkFailure, plan: Plan) -> str:
+    """How to listen elsewhere: an address that is not ours is no matter of ports, and metrics have listeners of their own."""
+    config = check_config(plan)
+    if any((each.host, each.port) == failure.address for each in config.metrics_listeners):
+        return "-X metrics.listeners=http://HOST:PORT shows the metrics elsewhere, with port 0 on any that is free"
+    return plan.port_advice if any(reason in failure.reason for reason in _OF_PORTS) else plan.host_advice

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.arguments import add_properties_argument, whole_number
+from tidelog.cli.hints import other_clients, program
 from tidelog.cli.plan import STDERR, Plan, add_log_format_argument, given_settings
 from tidelog.cli.registry_address import add_registry_argument
 
@@ -25,6 +26,9 @@ INTERNAL_REPLICAS_MAX: Final = 3
 INTERNAL_MIN_ISR_MAX: Final = 2
 METRICS_ANYWHERE: Final = f"http://{DEFAULT_HOST}:0"
 PORT_ADVICE: Final = "--port P chooses another port, --port 0 any free one"
+HOST_ADVICE: Final = "--host HOST chooses another address of this machine"
+BROKERS_MAX: Final = 30
+"""On one machine: each is a process with an event loop of its own, so more than cores only share them, and each takes some 50 MB."""
 _SIGN_OF_USE: Final = "meta.properties"  # every log directory has one from its first start on
 
 _EXAMPLES: Final = """\
@@ -44,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `tidelog up`."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
-        "--brokers", type=whole_number(low=1, high=1000, what="a number of brokers"), default=1, metavar="N",
+        "--brokers", type=whole_number(low=1, high=BROKERS_MAX, what="a number of brokers, each of which wants a core"),
+        default=1, metavar="N",
         help="how many brokers to run, each a process of its own. Unless settings say otherwise, topics then have as many replicas, "
         "3 at most; with 3 replicas min.insync.replicas is 2 (default: 1)",
     )  # fmt: skip
@@ -135,6 +140,7 @@ def plan_from(options: argparse.Namespace) -> Plan:
         log_file=_log_file(options.log_file, data),
         log_format=options.log_format,
         port_advice=PORT_ADVICE,
+        host_advice=HOST_ADVICE,
     )
 
 
@@ -185,16 +191,20 @@ def welcome(ready: Ready, plan: Plan, *, is_ephemeral: bool = False, had_data: b
     """What a person at a terminal would like to know next."""
     first = ready.bootstrap.partition(",")[0]
     kept = "removed at the end" if is_ephemeral else "used again" if had_data else "new"
+    name = program()
+    to_try = [
+        f"echo 'hello, world' | {name} produce -b {first} -t hello",
+        f"{name} consume -b {first} -t hello -e",
+        *other_clients(first),
+    ]
+    lines = "".join(f"  {line}\n" for line in to_try)
     return f"""
 data     {plan.data} ({kept})
 log      {plan.log_shown}
 metrics  {" ".join(ready.metrics) or "not shown"}
 
 try, in another terminal:
-  echo 'hello, world' | tidelog produce -b {first} -t hello
-  kcat -b {first} -t hello -C -e
-  python -c "from confluent_kafka import Producer as P; p = P({{'bootstrap.servers': '{first}'}}); p.produce('hello', b'hi'); p.flush()"
-
+{lines}
 Ctrl-C stops the broker; {"nothing is left behind" if is_ephemeral else "the data stays"}.
 """
 

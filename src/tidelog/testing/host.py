@@ -89,7 +89,11 @@ class Host:
 
     def _start(self, key: str, name: str, properties: Mapping[str, str], log: Path) -> None:
         plan = Plan(
-            properties=properties, log_file=log, log_format="text", port_advice="let the cluster choose its ports"
+            properties=properties,
+            log_file=log,
+            log_format="text",
+            port_advice="let the cluster choose its ports",
+            host_advice="",
         )
         child = fork(lambda: serve(plan, announce=_announce, is_alone=False), name=name)
         broker = self._brokers[key] = _Broker(key=key, child=child)
