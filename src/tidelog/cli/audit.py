@@ -68,9 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Audit, print the report; the exit code says whether anything was found."""
-    from tidelog.cli.audit_running import audit_on_spark, check_spark
+    from tidelog.cli.spark_wanted import check_spark
 
-    check_spark()
+    check_spark()  # before the next import, which needs what a plain installation lacks
+    from tidelog.cli.audit_running import audit_on_spark
+
     plan = _plan(options)
     _check_directories(plan)
     report, seconds = audit_on_spark(plan, master=options.master, is_quiet=options.quiet)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from tidelog.cli.failure import CommandFailed, WrongUsage
 from tidelog.pipeline.audit.running import AuditPlan, BeingWritten, audit
-from tidelog.pipeline.java import NoJava, find_java
 from tidelog.pipeline.segments.directories import DirectoryRefused
-from tidelog.pipeline.session import SparkMissing, check_installed, spark_session
+from tidelog.pipeline.session import spark_session
 from tidelog.runtime.clock import Clock
 from tidelog.runtime.real import RealClock
 
@@ -47,15 +46,6 @@ class Bar:
         """Leave nothing behind: the report follows."""
         self._out.write(_ERASE)
         self._out.flush()
-
-
-def check_spark() -> None:
-    """Say what is missing before anything is started. Raises CommandFailed."""
-    try:
-        check_installed()
-        find_java(os.environ)
-    except (SparkMissing, NoJava) as failure:
-        raise CommandFailed(str(failure)) from None
 
 
 def audit_on_spark(plan: AuditPlan, *, master: str, is_quiet: bool) -> tuple[Report, float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.arguments import add_format_argument, add_quiet_argument, checked, whole_number
-from tidelog.cli.failure import CommandFailed, WrongUsage
+from tidelog.cli.failure import WrongUsage
 
 if TYPE_CHECKING:
     from tidelog.pipeline.demo.running import ShopPlan
@@ -120,7 +120,9 @@ def master_of(text: str) -> str:
 
 
 def _run_shop(options: argparse.Namespace) -> int:
-    _check_spark()
+    from tidelog.cli.spark_wanted import check_spark
+
+    check_spark()
     from tidelog.cli.demo_shop import run_shop
 
     return run_shop(options, _plan(options, brokers=options.brokers, port=options.port))
@@ -129,24 +131,12 @@ def _run_shop(options: argparse.Namespace) -> int:
 def _run_proof(options: argparse.Namespace) -> int:
     if options.data is not None and options.data.exists() and any(options.data.iterdir()):
         raise WrongUsage(f"--data {options.data}: not empty; what it holds would be counted, too")
-    _check_spark()
+    from tidelog.cli.spark_wanted import check_spark
+
+    check_spark()
     from tidelog.cli.demo_exactly_once import run_proof
 
     return run_proof(options, _plan(options, brokers=BROKERS, port=0))
-
-
-def _check_spark() -> None:
-    """Say what is missing before anything is started. Raises CommandFailed."""
-    import os
-
-    from tidelog.pipeline.java import NoJava, find_java
-    from tidelog.pipeline.session import SparkMissing, check_installed
-
-    try:
-        check_installed()
-        find_java(os.environ)
-    except (SparkMissing, NoJava) as failure:
-        raise CommandFailed(str(failure)) from None
 
 
 def _plan(options: argparse.Namespace, *, brokers: int, port: int) -> ShopPlan:
