@@ -1,7 +1,8 @@
 """How the cluster is: who is there, how much it holds, and whether every partition has a leader and all its replicas.
 
-Exits with 0 when all is well, with 1 when a partition has no leader or lacks replicas, a broker does not answer, a log directory is full or
-has failed, or the cluster cannot be reached.
+Exits with 0 when all is well, with 1 when a partition has no leader or lacks replicas, a broker does not answer or was given up, there is no
+controller, a log directory is full or has failed, or the cluster cannot be reached. Of a broker that was given up and had no replica nobody
+knows any more; whoever counts brokers asks `kafka_brokers` of the metrics.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 BROKER_COLUMNS: Final = ("broker", "address", "rack", "leaders", "replicas", "size", "free")
 FULL_BELOW_BYTES: Final = 1 << 20  # less has no room for a batch and what belongs to it
+NOBODY: Final = -1  # where the controller would be named
 NO_LEADER: Final = "no leader"
 UNDER_REPLICATED: Final = "under-replicated"
 UNDER_MIN_ISR: Final = "under-replicated, acks=all refused"
@@ -97,7 +100,19 @@ class Status:
     @property
     def is_healthy(self) -> bool:
         """Whether nothing is wrong that can be seen from here."""
-        return not (self.troubles or self.unreachable or self.bad_directories)
+        return self.has_controller and not (self.troubles or self.unreachable or self.missing or self.bad_directories)
+
+    @property
+    def has_controller(self) -> bool:
+        """Whether anybody decides now."""
+        return self.cluster.controller_id != NOBODY
+
+    @property
+    def missing(self) -> dict[int, int]:
+        """Brokers that were given up, by what is to be on them: how many replicas. One that had none is not known to anybody."""
+        there = {broker.broker_id for broker in self.cluster.brokers}
+        replicas = [broker for topic in self.topics for each in topic.partitions for broker in each.replicas]
+        return dict(sorted(Counter(broker for broker in replicas if broker not in there).items()))
 
     @property
     def offline(self) -> list[Row]:
@@ -166,7 +181,7 @@ class Status:
         """One object for programs."""
         content = {
             "cluster_id": self.cluster.cluster_id,
-            "controller": self.cluster.controller_id,
+            "controller": self.cluster.controller_id if self.has_controller else None,
             "topics": len(self.topics),
             "partitions": self.partition_count,
             "offline_partitions": len(self.offline),
@@ -174,6 +189,7 @@ class Status:
             "under_min_isr_partitions": len(self.under_min_isr),
             "size_bytes": sum(self.sizes.values()) if self.sizes else None,
             "unreachable_brokers": sorted(self.unreachable),
+            "missing_brokers": sorted(self.missing),
             "bad_log_directories": self.bad_directories,
             "brokers": self.brokers,
             "troubles": self.troubles,
@@ -188,7 +204,7 @@ class Status:
             health = paint("; ".join(self._complaints()), "red", wanted=in_colour)
         facts = {
             "cluster": self.cluster.cluster_id or "-",
-            "controller": f"broker {self.cluster.controller_id}",
+            "controller": f"broker {self.cluster.controller_id}" if self.has_controller else "-",
             "topics": f"{len(self.topics):,}",
             "partitions": f"{self.partition_count:,}",
             "size": size(sum(self.sizes.values())) if self.sizes else "-",
@@ -203,7 +219,12 @@ class Status:
 
     def _complaints(self) -> list[str]:
         silent = [f"broker {broker} does not answer ({why})" for broker, why in self.unreachable.items()]
-        return [*silent, *self.bad_directories, *([self._counts()] if self.troubles else [])]
+        gone = [
+            f"broker {broker} is gone ({count} replica{'' if count == 1 else 's'} assigned)"
+            for broker, count in self.missing.items()
+        ]
+        nobody = [] if self.has_controller else ["there is no controller: nothing can be decided"]
+        return [*nobody, *silent, *gone, *self.bad_directories, *([self._counts()] if self.troubles else [])]
 
     def _counts(self) -> str:
         counts = f"{len(self.offline)} without a leader, {len(self.under_replicated)} under-replicated"
