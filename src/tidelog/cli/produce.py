@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 FAILURES_SHOWN: Final = 5
+_QUICK_S: Final = 0.5  # who has to wait longer is told so
 
 _EXAMPLES: Final = r"""examples:
   echo hello | tidelog produce -t greetings
@@ -119,31 +120,79 @@ async def _produce(options: argparse.Namespace, runtime: Runtime) -> int:
     shown = progress("acknowledged", runtime.clock, is_wanted=not (options.quiet or options.verbose or is_typed))
     outcome = _Outcome(shown, is_verbose=options.verbose)
     async with Producer.connect(ProducerConfig.from_properties(properties), runtime) as producer:
+        records = _records(options, outcome)
         try:
-            await _send_all(options, producer, outcome)
-        except (CommandFailed, asyncio.CancelledError):
-            await (
-                producer.flush()
-            )  # what came before the bad piece of input, or before Ctrl-C, has been sent, and is delivered
+            await _send_all(options, producer, outcome, records)
+        except CommandFailed:
+            await producer.flush()  # what came before the bad piece of input has been sent, and is delivered
+            raise
+        except asyncio.CancelledError:
+            await _deliver_rest(options, producer, outcome, records)
             raise
     return outcome.report()
 
 
-async def _send_all(options: argparse.Namespace, producer: Producer, outcome: _Outcome) -> None:
+async def _deliver_rest(
+    options: argparse.Namespace, producer: Producer, outcome: _Outcome, records: AsyncIterator[InputRecord]
+) -> None:
+    """After Ctrl-C: what was read is delivered, unless there is another one; what is not is counted."""
+    import asyncio
+
+    from tidelog.client.errors import ClientError
+
+    async def deliver() -> None:
+        outcome.is_last_chunk = True
+        if outcome.interrupted is not None:
+            await _send(options, producer, outcome, outcome.interrupted)
+        async for record in records:  # the rest of the lines that came with it
+            outcome.read_count += 1
+            await _send(options, producer, outcome, record)
+        await producer.flush()
+        await asyncio.sleep(0)  # the fates that are known now are noted in the next turn of the loop
+
+    delivering = asyncio.ensure_future(deliver())
+    try:
+        await asyncio.wait([delivering], timeout=_QUICK_S)
+        if not delivering.done():
+            waiting = _counted(outcome.open_count)
+            sys.stderr.write(f"tidelog produce: waiting for {waiting} to be acknowledged; Ctrl-C again gives up\n")
+        await delivering
+    except ClientError as failure:
+        sys.stderr.write(f"tidelog produce: {failure}\n")
+    finally:
+        delivering.cancel()
+        if outcome.lost_count:
+            sys.stderr.write(f"tidelog produce: {_counted(outcome.lost_count)} not delivered\n")
+
+
+async def _send_all(
+    options: argparse.Namespace, producer: Producer, outcome: _Outcome, records: AsyncIterator[InputRecord]
+) -> None:
     sent_count = 0
-    async for record in _records(options):
-        delivery = await producer.send(
-            options.topic,
-            record.value,
-            key=record.key,
-            partition=record.partition if options.partition is None else options.partition,
-            timestamp_ms=record.timestamp_ms,
-            headers=record.headers,
-        )
-        delivery.add_done_callback(partial(outcome.note, len(record.key or b"") + len(record.value or b"")))
+    async for record in records:
+        outcome.read_count += 1
+        outcome.interrupted = record
+        await _send(options, producer, outcome, record)
+        outcome.interrupted = None
         sent_count += 1
         if sent_count == options.count:
             return
+
+
+async def _send(options: argparse.Namespace, producer: Producer, outcome: _Outcome, record: InputRecord) -> None:
+    delivery = await producer.send(
+        options.topic,
+        record.value,
+        key=record.key,
+        partition=record.partition if options.partition is None else options.partition,
+        timestamp_ms=record.timestamp_ms,
+        headers=record.headers,
+    )
+    delivery.add_done_callback(partial(outcome.note, len(record.key or b"") + len(record.value or b"")))
+
+
+def _counted(count: int) -> str:
+    return f"{count} record{'' if count == 1 else 's'}"
 
 
 class _Outcome:
@@ -153,6 +202,22 @@ class _Outcome:
         self._progress = progress
         self._is_verbose = is_verbose
         self._failed_count = 0
+        self._delivered_count = 0
+        self.read_count = 0
+        self.interrupted: InputRecord | None = None
+        """The record that is being handed to the producer: with nobody to tell of the topic that takes a while."""
+        self.is_last_chunk = False
+        """Whether nothing more is read than was read already."""
+
+    @property
+    def lost_count(self) -> int:
+        """Records that were read, and of which nobody has said that they are there."""
+        return self.read_count - self._delivered_count
+
+    @property
+    def open_count(self) -> int:
+        """Records whose fate is not known."""
+        return self.lost_count - self._failed_count
 
     def note(self, size_bytes: int, delivery: asyncio.Future[RecordMetadata]) -> None:
         """One record's fate is known."""
@@ -163,6 +228,7 @@ class _Outcome:
             if self._failed_count <= FAILURES_SHOWN:
                 sys.stderr.write(f"tidelog produce: {failure}\n")
             return
+        self._delivered_count += 1
         self._progress.add(1, size_bytes)
         if self._is_verbose:
             metadata = delivery.result()
@@ -176,7 +242,7 @@ class _Outcome:
         return EXIT_FAILED if self._failed_count else EXIT_OK
 
 
-async def _records(options: argparse.Namespace) -> AsyncIterator[InputRecord]:
+async def _records(options: argparse.Namespace, outcome: _Outcome) -> AsyncIterator[InputRecord]:
     """All records of the input, in its order. Raises WrongUsage on input that cannot be understood."""
     rules = InputRules(
         key=None if options.key is None else options.key.encode(),
@@ -186,17 +252,17 @@ async def _records(options: argparse.Namespace) -> AsyncIterator[InputRecord]:
         is_json=options.json,
     )
     try:
-        async for piece in _pieces(options):
+        async for piece in _pieces(options, outcome):
             if not (options.json and not piece.strip()):  # an empty line is no JSON, and no mistake either
                 yield rules.record(piece)
     except Unreadable as error:
         raise WrongUsage(str(error)) from None
 
 
-async def _pieces(options: argparse.Namespace) -> AsyncIterator[bytes]:
+async def _pieces(options: argparse.Namespace, outcome: _Outcome) -> AsyncIterator[bytes]:
     """The input, cut into what becomes a record each."""
     if not options.files:
-        async for piece in _split(sys.stdin.buffer, options.delimiter):
+        async for piece in _split(sys.stdin.buffer, options.delimiter, outcome):
             yield piece
         return
     for name in options.files:
@@ -205,17 +271,22 @@ async def _pieces(options: argparse.Namespace) -> AsyncIterator[bytes]:
                 file = stack.enter_context(open(name, "rb"))  # noqa: ASYNC230  # opening is quick; reading is done in a thread
             except OSError as error:
                 raise CommandFailed(f"cannot read {name}: {error.strerror}") from None
-            async for piece in _split(file, options.delimiter) if options.lines or options.json else _whole(file, name):
+            is_split = options.lines or options.json
+            async for piece in _split(file, options.delimiter, outcome) if is_split else _whole(file, name):
                 yield piece
+        if outcome.is_last_chunk:
+            return
 
 
-async def _split(stream: BinaryIO, delimiter: bytes) -> AsyncIterator[bytes]:
+async def _split(stream: BinaryIO, delimiter: bytes, outcome: _Outcome) -> AsyncIterator[bytes]:
     from tidelog.cli.chunks import chunks
 
     splitter = Splitter(delimiter)
     async for chunk in chunks(stream):
         for piece in splitter.feed(chunk):
             yield piece
+        if outcome.is_last_chunk:
+            return
     if (rest := splitter.rest()) is not None:
         yield rest
 
