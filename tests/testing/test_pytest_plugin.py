@@ -104,6 +104,40 @@ def test_a_failure_comes_with_a_picture_of_the_cluster(tmp_path: Path) -> None:
     assert "- Kafka broker 2, not running -" in done.stdout
 
 
+_FAILING_OTHERWISE = """
+import pytest
+
+@pytest.fixture
+def broken(kafka):
+    kafka.kill(1)
+    kafka.wait_for_leader("nosuch", timeout_s=0.1)
+
+def test_setup(broken):
+    pass
+
+def test_session(kafka_cluster):
+    kafka_cluster.pause(1)
+    kafka_cluster.wait_for_leader("nosuch", timeout_s=0.1)
+"""
+
+
+def test_so_does_one_in_a_fixture_and_one_of_a_test_that_asks_for_the_shared_cluster_only(tmp_path: Path) -> None:
+    done = run(tmp_path, _FAILING_OTHERWISE)
+    assert "1 failed, 1 error" in done.stdout
+    assert "- Kafka broker 1, not running -" in done.stdout
+    assert "- Kafka broker 1 -" in done.stdout
+    assert done.stdout.count("- Kafka replicas -") == 2
+
+
+def test_what_a_verb_failed_with_is_shown_at_the_line_of_the_test(tmp_path: Path) -> None:
+    done = run(tmp_path, _FAILING_OTHERWISE, "-k", "test_session")
+    failure = done.stdout.split("test_session _")[1].split("- Kafka replicas -")[0]
+    assert '>       kafka_cluster.wait_for_leader("nosuch", timeout_s=0.1)' in failure
+    assert "NotInTime: a broker to lead nosuch-0: not within 0.1 s" in failure
+    assert failure.count(".py:") == 1
+    assert len(failure.splitlines()) < 15
+
+
 @pytest.mark.parametrize(
     ("mark", "sentence"),
     [

@@ -492,12 +492,14 @@ class AsyncCluster:
         timeout_s: float,
         shown: Callable[[T], str] = str,
     ) -> T:
+        __tracebackhide__ = True
         return await until(
             look, is_wanted, wanted=wanted, timeout_s=timeout_s, shown=shown, why_nothing=self._why_no_answer
         )
 
     async def _answer(self, work: Awaitable[T], *, wanted: str, timeout_s: float) -> T:
         """What is asked once. Raises ClusterFailed, or NotInTime."""
+        __tracebackhide__ = True
         try:
             async with asyncio.timeout(timeout_s):
                 return await work

@@ -24,7 +24,12 @@ def _waiting(
 
     @wraps(verb)
     def wait(self: Cluster, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._run(verb(self._cluster, *args, **kwargs))
+        __tracebackhide__ = True  # of pytest: what failed is the line of the test
+        try:
+            return self._run(verb(self._cluster, *args, **kwargs))
+        except ClusterFailed as failure:
+            # The sentence says all; how it came here through a loop in a thread is a page that nobody wants to read.
+            raise failure.with_traceback(None) from None
 
     return wait
 

@@ -28,6 +28,7 @@ async def until(
     why_nothing: Callable[[], str] = lambda: "nothing",
 ) -> T:
     """Look again and again until it is as wanted; what is seen then. Raises NotInTime, which says what was seen last, or why nothing was."""
+    __tracebackhide__ = True
     seen: str | None = None
     try:
         async with asyncio.timeout(timeout_s):

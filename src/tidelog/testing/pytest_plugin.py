@@ -99,20 +99,23 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     try:
         yield
     finally:
-        cluster = item.config.stash.get(_shared, None)
-        if cluster is not None and (item.stash.get(_used, None) is cluster or _SHARED in _fixtures_of(item)):
+        cluster = _cluster_of(item)
+        if cluster is not None and cluster is item.config.stash.get(_shared, None):
             cluster.restore()
 
 
-def _fixtures_of(item: pytest.Item) -> list[str]:
-    return item.fixturenames if isinstance(item, pytest.Function) else []
+def _cluster_of(item: pytest.Item) -> Cluster | None:
+    """The one that a test has used, under whichever name; none that has been closed."""
+    has_shared = isinstance(item, pytest.Function) and _SHARED in item.fixturenames
+    cluster = item.stash.get(_used, None) or (item.config.stash.get(_shared, None) if has_shared else None)
+    return cluster if cluster is not None and cluster.broker_ids else None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add to the report of a failure what the cluster looked like, and what its brokers had to say."""
     report = yield
-    if report.failed and report.when == "call" and (cluster := item.stash.get(_used, None)) is not None:
+    if report.failed and (cluster := _cluster_of(item)) is not None:
         report.sections += _story(cluster)
     return report
 
