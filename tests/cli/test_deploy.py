@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from configparser import ConfigParser
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -16,6 +18,7 @@ from tests.compatibility.processes import RunningProcess
 from tidelog.cli.main import parser_for
 from tidelog.cli.serving import STOP_WITHIN_S
 from tidelog.config import BrokerConfig, parse_properties, without_effect
+from tidelog.testing.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -75,6 +78,41 @@ def test_the_image_runs_commands_that_there_are() -> None:
     assert only("USER") != "root"
 
 
+def environment() -> dict[str, str]:
+    """What the image sets, but for the PATH."""
+    pairs = (rest.partition("=") for instruction, rest in instructions() if instruction == "ENV")
+    return {name: value for name, _, value in pairs if name != "PATH"}
+
+
+@pytest.mark.slow
+def test_the_image_serves_at_every_port_it_exposes_and_takes_other_listeners(tmp_path: Path) -> None:
+    ports = dict(zip(only("EXPOSE").split(), free_ports(3), strict=True))
+    words = json.loads(only("CMD"))
+    words[words.index("--data") + 1] = str(tmp_path / "data")
+    # As one who runs it with -e adds them, and with ports that are free here.
+    given = {
+        **environment(),
+        "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9092,REPLICATION://0.0.0.0:9192",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT",
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "REPLICATION",
+    }
+    for exposed, free in ports.items():
+        given = {name: value.replace(exposed, str(free)) for name, value in given.items()}
+    command = [sys.executable, "-m", "tidelog", *words]
+    here = {name: value.replace("0.0.0.0", "127.0.0.1") for name, value in given.items()}  # noqa: S104  # not bound, replaced
+    with RunningProcess(command, environment=here) as broker:
+        broker.wait_for("^ready bootstrap=")
+        for port in ports.values():
+            socket.create_connection(("127.0.0.1", port), timeout=60).close()
+        with urlopen(f"http://127.0.0.1:{ports['9404']}/metrics", timeout=60) as page:
+            assert b"kafka_brokers 1" in page.read()
+
+
+def test_an_image_is_built_without_what_lies_about() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert {".git", ".venv", "tidelog-data"} <= set(ignored)
+
+
 @pytest.mark.proof
 @pytest.mark.timeout(600)
 def test_the_steps_of_the_image_make_a_broker_that_serves(tmp_path: Path) -> None:
@@ -91,6 +129,5 @@ def test_the_steps_of_the_image_make_a_broker_that_serves(tmp_path: Path) -> Non
     assert not source.exists()
     words = json.loads(only("CMD"))
     words[words.index("--data") + 1] = str(tmp_path / "data")
-    words[words.index("--host") + 1] = "127.0.0.1"
     with RunningProcess([str(installed / "bin" / "tidelog"), *words, "--port", "0"]) as broker:
         broker.wait_for(r"^ready bootstrap=(\S+)$")
