@@ -6,7 +6,6 @@ Brokers show their metrics where `metrics.listeners` says; those of `tidelog up`
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import re
 import sys
@@ -86,6 +85,8 @@ def samples(broker: int, page: str) -> Iterator[Sample]:
 
 
 async def _metrics(options: argparse.Namespace, cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> int:
+    import asyncio
+
     from tidelog.client import Admin
     from tidelog.client.errors import ClientError
 
@@ -138,6 +139,8 @@ async def _hosts(wanted: Sequence[int] | None, admin: Admin) -> dict[int, str]:
 
 async def _url_of(broker_id: int, host: str, admin: Admin) -> str:
     """Where a broker shows its metrics. Raises CommandFailed for one that shows none, and ClientError."""
+    import asyncio
+
     from tidelog.client import ConfigResource, ResourceKind
 
     asked = ConfigResource(ResourceKind.BROKER, str(broker_id))
@@ -162,6 +165,7 @@ def _url(listener: str, broker_host: str) -> str:
 
 
 async def _page(broker: int, url: str) -> str:
+    import asyncio
     from urllib.error import URLError
     from urllib.request import urlopen
 
