@@ -12,7 +12,8 @@ from tidelog.cli.output import OutputFormat
 if TYPE_CHECKING:
     from tidelog.cli.connecting import Work
 
-DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+DEFAULT_PORT: Final = 9092
+DEFAULT_BOOTSTRAP: Final = f"127.0.0.1:{DEFAULT_PORT}"
 BOOTSTRAP_VARIABLE: Final = "TIDELOG_BOOTSTRAP"
 CLIENT_ID: Final = "tidelog-cli"
 
@@ -24,9 +25,10 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-b",
         "--bootstrap-server",
-        metavar="HOST:PORT[,...]",
+        metavar="HOST[:PORT][,...]",
+        type=with_ports,
         default=default_bootstrap(),
-        help=f"brokers to ask first (default: ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP})",
+        help=f"brokers to ask first, at port {DEFAULT_PORT} unless another is named (default: ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP})",
     )
     add_properties_argument(parser, "setting of the client by its Kafka name, e.g. -X linger.ms=20; may be repeated")
 
@@ -41,6 +43,17 @@ def _run_connected(options: argparse.Namespace) -> int:
     from tidelog.cli.connecting import run_connected
 
     return run_connected(options)
+
+
+def with_ports(bootstrap: str) -> str:
+    """The same addresses, those without a port at Kafka's."""
+    addresses = [each.strip() for each in bootstrap.split(",")]
+    return ",".join(each if not each or _has_port(each) else f"{each}:{DEFAULT_PORT}" for each in addresses)
+
+
+def _has_port(address: str) -> bool:
+    """An IPv6 address without brackets is left for others to refuse."""
+    return ":" in address and not address.endswith("]")
 
 
 def default_bootstrap() -> str:
