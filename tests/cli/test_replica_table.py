@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tidelog.cli.output import Row
@@ -52,6 +54,15 @@ def test_every_replica_has_a_row_in_the_order_of_the_assignment() -> None:
     ]
     assert shown(rows[:1], "leader_epoch", "high_watermark", "last_stable_offset") == [(4, 8, 7)]
     assert set(COLUMNS) <= set(rows[0])
+
+
+def test_internal_topics_come_last_so_that_a_terminal_shows_those_of_users() -> None:
+    internal = [
+        dataclasses.replace(replica(is_leader=True), topic_partition=TopicPartition("__consumer_offsets", index))
+        for index in range(50)
+    ]
+    rows = replica_rows({1: [*internal, replica(is_leader=True)]}, now_ms=NOW_MS)
+    assert [row["topic"] for row in rows[:4]] == ["orders"] * 3 + ["__consumer_offsets"]
 
 
 def test_a_broker_that_does_not_answer_is_shown_as_its_leader_last_saw_it() -> None:

@@ -37,6 +37,7 @@ _OF_ITSELF: Final = (
 )
 _UNKNOWN: Final[dict[str, Cell]] = dict.fromkeys([*COLUMNS, *_OF_ITSELF, "last_caught_up_ms"])
 _NOW_MS: Final = 1_000
+_INTERNAL: Final = "__"  # has tens of partitions, which would fill a terminal
 
 
 @dataclass(slots=True)
@@ -65,14 +66,14 @@ class _Partition:
 
 
 def replica_rows(answers: Mapping[BrokerId, Iterable[ReplicaDescription]], *, now_ms: TimestampMs) -> list[Row]:
-    """One row per replica, sorted by topic and partition, in the order of the assignment."""
+    """One row per replica, sorted by topic and partition, in the order of the assignment; internal topics after those of users."""
     partitions: dict[TopicPartition, _Partition] = {}
     for broker_id, replicas in answers.items():
         for replica in replicas:
             partitions.setdefault(replica.topic_partition, _Partition()).told[broker_id] = replica
     return [
         _row(each, broker_id, partitions[each], now_ms)
-        for each in sorted(partitions)
+        for each in sorted(partitions, key=lambda each: (each.topic.startswith(_INTERNAL), each))
         for broker_id in partitions[each].brokers
     ]
 
