@@ -13,7 +13,8 @@ from tidelog.testing.errors import ClusterFailed
 class KafkaContainer:
     """One broker. What is said about images, ports inside of containers and controllers is heard, and changes nothing.
 
-    `with_env("KAFKA_NUM_PARTITIONS", "3")` sets what such variables set for Kafka's images; settings of listeners are the cluster's.
+    `with_env("KAFKA_NUM_PARTITIONS", "3")` sets what such variables set for Kafka's images; settings of listeners are the cluster's, and those
+    that only Confluent's images have are passed over. What needs a container is refused with ClusterFailed.
     """
 
     def __init__(self, image: str = "", port: int = 9093, **_of_containers: object) -> None:
@@ -35,6 +36,59 @@ class KafkaContainer:
         self._environment[key] = value
         return self
 
+    def with_envs(self, **variables: str) -> Self:
+        """Several of them."""
+        self._environment |= variables
+        return self
+
+    def with_name(self, name: str) -> Self:
+        """It has no name by which it could be found."""
+        return self
+
+    def with_exposed_ports(self, *ports: int | str) -> Self:
+        """What it listens on is reached anyway."""
+        return self
+
+    def with_network(self, network: object) -> Self:
+        """It is on this machine's."""
+        return self
+
+    def with_kwargs(self, **of_docker: object) -> Self:
+        """There is no Docker to tell."""
+        return self
+
+    def waiting_for(self, strategy: object) -> Self:
+        """`start` returns when it serves."""
+        return self
+
+    def with_bind_ports(self, container: int | str, host: int | str | None = None) -> Self:
+        """Any free port is as good; a certain one cannot be had."""
+        if host is not None:
+            raise ClusterFailed(
+                f"port {host} cannot be chosen: the cluster takes a free one, which get_bootstrap_server() tells"
+            )
+        return self
+
+    def with_network_aliases(self, *aliases: str) -> Self:
+        """Refused: whoever asks for that is in a container."""
+        raise _needs_a_container(
+            f"to be called {', '.join(aliases)}", "other containers cannot reach a broker on loopback"
+        )
+
+    def with_command(self, command: str) -> Self:
+        """Refused."""
+        raise _needs_a_container("a command", 'with_env("KAFKA_...", ...) sets what a broker can be told')
+
+    def with_volume_mapping(self, host: object, container: str, mode: str = "ro") -> Self:
+        """Refused."""
+        raise _needs_a_container("a volume", "tidelog.testing.Cluster(data=DIR) keeps what its brokers have")
+
+    def exec(self, command: object) -> Self:
+        """Refused."""
+        raise _needs_a_container(
+            "to run a command in it", "tidelog topics, consume and the like do what Kafka's scripts do"
+        )
+
     def with_kraft(self) -> Self:
         """There is nothing to choose."""
         return self
@@ -46,7 +100,8 @@ class KafkaContainer:
     def start(self, timeout: float = 60) -> Self:
         """Start, and wait until it serves. Raises ClusterFailed."""
         try:
-            given = from_environment(self._environment, BROKER_SETTING_NAMES)
+            told = {name: value for name, value in self._environment.items() if not name.startswith(_OF_CONFLUENT)}
+            given = from_environment(told, BROKER_SETTING_NAMES)
         except ConfigError as error:
             raise ClusterFailed(str(error)) from None
         config = {name: value for name, value in given.properties.items() if name not in _OF_CONTAINERS}
@@ -83,6 +138,11 @@ class KafkaContainer:
         return self._cluster
 
 
+def _needs_a_container(what: str, instead: str) -> ClusterFailed:
+    return ClusterFailed(f"{what} needs a container, and this is a process: {instead}")
+
+
+_OF_CONFLUENT = "KAFKA_CONFLUENT_"
 _OF_CONTAINERS = frozenset(
     {
         "listeners",
