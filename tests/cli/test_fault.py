@@ -55,12 +55,24 @@ def test_faults_begin_are_listed_and_end(kafka: Cluster) -> None:
     assert kafka.faults() == {1: [], 2: []}
 
 
+def test_all_links_of_one_broker_are_mended_and_no_others(kafka: Cluster) -> None:
+    done(kafka, "cut", "1", "2")
+    done(kafka, "cut", "1", "clients")
+    done(kafka, "cut", "2", "clients")
+    done(kafka, "mend", "1")
+    assert kafka.faults() == {1: [], 2: ["cut from clients"]}
+    done(kafka, "mend", "2")
+    assert kafka.faults() == {1: [], 2: []}
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
         (("cut", "1", "1"), 2, "a link has two ends: two brokers, or a broker and `clients`"),
         (("cut", "clients", "clients"), 2, "a link has two ends"),
         (("cut", "1", "x"), 2, "'x' is not a broker id"),
+        (("mend", "x"), 2, "'x' is not a broker id"),
+        (("mend", "7"), 1, "broker 7 is not there; there are 1,2"),
         (("cut", "1", "7"), 1, "broker 7 is not there; there are 1,2"),
         (("fill-disk", "7"), 1, "broker 7 is not there"),
         (("answer", "Prodce", "NONE"), 2, "did you mean Produce?"),

@@ -29,6 +29,7 @@ _EXAMPLES: Final = """\
 examples:
   tidelog fault cut 1 2                               nothing passes between brokers 1 and 2
   tidelog fault cut 1 clients                         clients wait for broker 1 in vain; the others still reach it
+  tidelog fault mend 1                                everything passes again at broker 1
   tidelog fault answer Produce NOT_LEADER_OR_FOLLOWER --times 3
   tidelog fault answer Fetch KAFKA_STORAGE_ERROR --times 1 --of-brokers
   tidelog fault delay Fetch 500 --broker 2            every Fetch of clients to broker 2 half a second late
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for name, work, what in (
         ("cut", _cut, "let nothing pass between two brokers, or a broker and its clients"),
-        ("mend", _mend, "let everything pass again, on one link or on all"),
+        ("mend", _mend, "let everything pass again: on one link, on all of one broker, or on all"),
     ):
         verb = verbs.add_parser(name, help=what, epilog=_EXAMPLES)
         verb.add_argument("ends", nargs=2 if name == "cut" else "*", metavar="ID", help="a broker's id, or `clients`")
@@ -109,14 +110,21 @@ async def _mend(options: argparse.Namespace, cluster: Cluster, config: ConsumerC
     from tidelog.wire.messages.inject_faults import FaultKind
 
     admin = Admin(cluster, config, runtime).faults
-    if options.ends:
+    if len(options.ends) > 1:
         for broker, fault in await _told(options.ends, cluster):
             await admin.end(broker, fault)
         return EXIT_OK
+    whose = wanted = [_broker_id(each) for each in options.ends]
     for broker in await _brokers(None, cluster):
-        cuts = [fault for fault in await admin.standing(broker) if fault.kind == FaultKind.CUT]
+        cuts = [
+            fault
+            for fault in await admin.standing(broker)
+            if fault.kind == FaultKind.CUT and (not wanted or {broker, fault.peer_id} & {*wanted})
+        ]
         if cuts:
             await admin.end(broker, *cuts)
+            whose = []  # was found, be it as the other end of a link by one that is dead now
+    await _brokers(whose, cluster)
     return EXIT_OK
 
 
@@ -203,12 +211,15 @@ def _link(ends: Sequence[str]) -> list[tuple[BrokerId, Fault]]:
 
     if len(ends) != 2 or ends[0] == ends[1] or all(end == CLIENTS for end in ends):
         raise WrongUsage(f"a link has two ends: two brokers, or a broker and `{CLIENTS}`")
+    first, second = [None if end == CLIENTS else _broker_id(end) for end in ends]
+    return [(near, cut(far)) for near, far in ((first, second), (second, first)) if near is not None]
+
+
+def _broker_id(text: str) -> BrokerId:
     try:
-        brokers = [None if end == CLIENTS else _BROKER_ID(end) for end in ends]
+        return _BROKER_ID(text)
     except argparse.ArgumentTypeError as error:
         raise WrongUsage(str(error)) from None
-    first, second = brokers
-    return [(near, cut(far)) for near, far in ((first, second), (second, first)) if near is not None]
 
 
 async def _told(ends: Sequence[str], cluster: Cluster) -> list[tuple[BrokerId, Fault]]:
