@@ -154,7 +154,7 @@ def test_a_dead_broker_can_be_killed_no_more(three: Cluster) -> None:
 def test_the_picture_shows_every_replica(three: Cluster, topic: str) -> None:
     lines = [line.split() for line in three.replicas().splitlines() if line.startswith(f"{topic} ")]
     assert sorted(line[2:4] for line in lines) == sorted([str(each), role] for each, role in _roles(three, topic))
-    assert "ready" in three.log(1) or "broker" in three.log(1)
+    assert "broker ready broker_id=1" in three.log(1)
 
 
 def _roles(three: Cluster, topic: str) -> list[tuple[int, str]]:

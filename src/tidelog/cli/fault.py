@@ -114,7 +114,8 @@ async def _mend(options: argparse.Namespace, cluster: Cluster, config: ConsumerC
         for broker, fault in await _told(options.ends, cluster):
             await admin.end(broker, fault)
         return EXIT_OK
-    whose = wanted = [_broker_id(each) for each in options.ends]
+    is_found = False
+    wanted = [_broker_id(each) for each in options.ends]
     for broker in await _brokers(None, cluster):
         cuts = [
             fault
@@ -123,8 +124,9 @@ async def _mend(options: argparse.Namespace, cluster: Cluster, config: ConsumerC
         ]
         if cuts:
             await admin.end(broker, *cuts)
-            whose = []  # was found, be it as the other end of a link by one that is dead now
-    await _brokers(whose, cluster)
+            is_found = True  # be it as the other end of a link, by one that is dead now
+    if not is_found:
+        await _brokers(wanted, cluster)
     return EXIT_OK
 
 
