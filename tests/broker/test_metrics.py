@@ -149,8 +149,8 @@ def test_a_dead_broker_shows_in_what_the_others_say(mortal: Cluster) -> None:
     assert total(seen(mortal), "kafka_topic_partition_under_replicated_partition", topic="orders") == 0
 
 
-def test_a_silent_follower_shows_in_what_its_leader_shrank(mortal: Cluster) -> None:
-    leader = mortal.controller()  # so that it is not the one that falls silent, for nobody could shrink anything then
+def test_a_follower_that_cannot_fetch_shows_in_what_its_leader_shrank(mortal: Cluster) -> None:
+    leader = mortal.controller()  # so that it is not cut off from it: nobody could shrink anything then
     mortal.wait_for_isr("orders")
     if mortal.leader("orders") != leader:
         mortal.move_leader("orders", to=leader)
@@ -160,7 +160,7 @@ def test_a_silent_follower_shows_in_what_its_leader_shrank(mortal: Cluster) -> N
         return total(list(samples(0, page_at(url)[1])), "kafka_server_replicamanager_isrshrinks_total")
 
     before = shrunk()
-    mortal.pause(leader % 3 + 1)
+    mortal.cut(leader, leader % 3 + 1)
     mortal.produce("orders", ["x"], partition=0, timeout_s=60)  # who has all there is lags behind nobody
     eventually(lambda: shrunk() > before, "the leader counts a replica out")
 

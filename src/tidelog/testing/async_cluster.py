@@ -48,6 +48,7 @@ _POLL_MS: Final = 500
 _PRODUCE_MS_MIN: Final = 2  # a millisecond to wait for company, and one for the answer
 _REQUEST_MS: Final = 30_000
 _SLACK_S: Final = 1.0
+_GLANCE_S: Final = 1.0
 _OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
@@ -189,7 +190,7 @@ class AsyncCluster:
         timeout_s: float = WAIT_S,
     ) -> None:
         """Send values, and wait until all are acknowledged by all replicas in sync."""
-        if partition is not None and (wrong := await self._no_such_partition(topic, partition, timeout_s)):
+        if partition is not None and (wrong := await self._no_such_partition(topic, partition)):
             raise ClusterFailed(wrong)
         limit_ms = max(int(timeout_s * 1_000), _PRODUCE_MS_MIN)
         settings = {
@@ -552,10 +553,13 @@ class AsyncCluster:
             if not result.is_ok:
                 raise ClusterFailed(f"topic {result.name!r} cannot be created: {result.code.name}: {result.message}")
 
-    async def _no_such_partition(self, topic: str, partition: int, timeout_s: float) -> str | None:
-        """A producer would wait for it to be made; a test has mistaken itself. A topic may yet be made by being written to."""
-        wanted = f"a description of topic {topic!r}"
-        known = (await self._answer(self._ask.describe_topics([topic]), wanted=wanted, timeout_s=timeout_s))[topic]
+    async def _no_such_partition(self, topic: str, partition: int) -> str | None:
+        """A producer would wait for it to be made; a test has mistaken itself. Where nobody tells at once, the producer shall find out."""
+        try:
+            async with asyncio.timeout(_GLANCE_S):
+                known = (await self._ask.describe_topics([topic]))[topic]
+        except (TimeoutError, ClientError):
+            return None
         if isinstance(known, ErrorCode) or partition < len(known.partitions):
             return None
         return no_partition(topic, partition, len(known.partitions))
