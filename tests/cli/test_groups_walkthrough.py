@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,7 +30,7 @@ def shell(cluster: TidelogUp, capfdbinary: pytest.CaptureFixture[bytes], monkeyp
 
 
 def printed(shell: Shell, partition: int, formatter: str) -> list[dict[str, Any]]:
-    words = ["consume", "-t", "__consumer_offsets", "-p", str(partition), "--formatter", formatter, "-e"]
+    words = ["consume", "-t", "__consumer_offsets", "-p", str(partition), "--formatter", formatter, "-J", "-e"]
     return [json.loads(line) for line in shell.ok(*words).splitlines()]
 
 
@@ -61,6 +62,18 @@ def test_the_offsets_of_a_group_are_found_in_its_partition(shell: Shell) -> None
     (empty,) = printed(shell, 19, "group-metadata")[-1:]
     assert (empty["key"], empty["value"]["data"]["members"]) == ({"type": 2, "data": {"group": GROUP}}, [])
     assert printed(shell, 18, "offsets") == []
+
+    # And as people read it: [Group, Topic, Partition]::[OffsetMetadata[Offset, Metadata], CommitTime, ExpirationTime]
+    lines = (
+        shell.ok("consume", "-t", "__consumer_offsets", "-p", "19", "--formatter", "offsets", "-e")
+        .decode()
+        .splitlines()
+    )
+    shape = re.compile(
+        rf"\[{GROUP},{TOPIC},([0-4])]::\[OffsetMetadata\[20,NO_METADATA],CommitTime [0-9]+,ExpirationTime _]"
+    )
+    shown = [found[1] for line in lines[-5:] if (found := shape.fullmatch(line))]
+    assert sorted(shown) == ["0", "1", "2", "3", "4"]
 
     rows = json.loads(shell.ok("groups", "describe", GROUP, "--format", "json"))
     assert [(row["partition"], row["current_offset"], row["log_end_offset"], row["lag"]) for row in rows] == [

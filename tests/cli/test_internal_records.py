@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.cli.internal_records import group_line, offset_line, transaction_line
+from tidelog.cli.internal_records import formatter
 from tidelog.cli.shown_record import ShownRecord
+
+offset_line, group_line, transaction_line = (
+    formatter(name, is_json=True) for name in ("offsets", "group-metadata", "transactions")
+)
 
 OFFSET_KEY = "0001000167000374c3a900000007"
 KEY_LINE = '{"key":{"type":1,"data":{"group":"g","topic":"té","partition":7}},"value":'
@@ -123,3 +127,61 @@ def test_a_transactional_id_is_printed_as_kafka_prints_it(value: str | None, sho
 
 def test_what_is_no_transactional_id_is_left_out() -> None:
     assert transaction_line(record("000100025061", None)) == b""
+
+
+MEMBER = (
+    "MemberMetadata(memberId=a, groupInstanceId=Some(i), clientId=c, clientHost=/127.0.0.1, sessionTimeoutMs=45000, "
+    "rebalanceTimeoutMs=300000)"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "line"),
+    [
+        # The shape in which Kafka 1 printed what it committed.
+        (
+            "offsets",
+            OFFSET_KEY,
+            "0001000000000000002a00016d00000000000003e800000000000007d0",
+            "[g,té,7]::[OffsetMetadata[42,m],CommitTime 1000,ExpirationTime 2000]",
+        ),
+        (
+            "offsets",
+            OFFSET_KEY,
+            "0004000000000000002a000000050100000000000003e800",
+            "[g,té,7]::[OffsetMetadata[42,NO_METADATA],CommitTime 1000,ExpirationTime _]",
+        ),
+        ("offsets", OFFSET_KEY, None, "[g,té,7]::NULL"),
+        ("offsets", OFFSET_KEY, "0009", "[g,té,7]::unknown"),
+        ("offsets", "0001ffff", None, "unknown::NULL"),
+        (
+            "group-metadata",
+            "0002000167",
+            "00030008636f6e73756d657200000003000572616e676500016100000000000003e800000001000161000169000163000a2f3132"
+            "372e302e302e31000493e00000afc80000000201020000000103",
+            "g::GroupMetadata(groupId=g, generation=3, protocolType=Some(consumer), currentState=Stable, "
+            f"members=Map(a -> {MEMBER}))",
+        ),
+        (
+            "group-metadata",
+            "0002000167",
+            "00030008636f6e73756d657200000004ffffffff00000000000003e800000000",
+            "g::GroupMetadata(groupId=g, generation=4, protocolType=Some(consumer), currentState=Empty, members=Map())",
+        ),
+        ("group-metadata", "0002000167", None, "g::NULL"),
+        (
+            "transactions",
+            TRANSACTION_KEY,
+            "00010000000000000fa000030000ea60010202740300000000000000020000000000000003e800000000000002ee0102020002",
+            "Pa::TransactionMetadata(transactionalId=Pa, producerId=4000, producerEpoch=3, txnTimeoutMs=60000, "
+            "state=Ongoing, pendingState=None, topicPartitions=Set(t-0, t-2), txnStartTimestamp=750, "
+            "txnLastUpdateTimestamp=1000)",
+        ),
+        ("transactions", TRANSACTION_KEY, None, "Pa::NULL"),
+    ],
+)
+def test_people_are_shown_a_line_in_the_shape_of_earlier_versions_of_kafka(
+    name: str, key: str, value: str | None, line: str
+) -> None:
+    assert formatter(name, is_json=False)(record(key, value)).decode() == f"{line}\n"
+    assert formatter(name, is_json=False)(record("00", None)) == b""

@@ -133,7 +133,7 @@ def test_the_transaction_log_is_printed_step_by_step(
 ) -> None:
     producer = opened(bootstrap, name, partition)
     shell.ok("transactions", "commit", "--transactional-id", name, *pair(producer))
-    lines = shell.ok("consume", "-t", "__transaction_state", "--formatter", "transactions", "-e").splitlines()
+    lines = shell.ok("consume", "-t", "__transaction_state", "--formatter", "transactions", "-J", "-e").splitlines()
     mine = [one["value"] for one in map(json.loads, lines) if one["key"]["data"]["transactionalId"] == name]
     assert [one["data"]["transactionStatus"] for one in mine] == [0, 1, 2, 4]
     assert [one["data"]["transactionPartitions"] for one in mine] == [

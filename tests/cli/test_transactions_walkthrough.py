@@ -68,7 +68,7 @@ def read(shell: Shell, topic: str, isolation_level: str) -> list[bytes]:
 
 def steps(shell: Shell, name: str) -> list[tuple[int, list[str]]]:
     """What the transaction log says of an id, record by record: its state and its partitions."""
-    lines = shell.ok("consume", "-t", "__transaction_state", "--formatter", "transactions", "-e").splitlines()
+    lines = shell.ok("consume", "-t", "__transaction_state", "--formatter", "transactions", "-J", "-e").splitlines()
     values = [one["value"]["data"] for one in map(json.loads, lines) if one["key"]["data"]["transactionalId"] == name]
     return [(value["transactionStatus"], _partitions(value)) for value in values]
 

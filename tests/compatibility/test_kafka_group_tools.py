@@ -315,7 +315,7 @@ def compare_formatters(tools: Tools, shell: Shell, partition: int) -> dict[str, 
     )
     for name, formatter in FORMATTERS.items():
         said = tools(CONSOLE, "--topic", "__consumer_offsets", "--formatter", formatter, *everything)
-        lines = shell.ok("consume", "-t", "__consumer_offsets", "-p", str(partition), "--formatter", name, "-e")
+        lines = shell.ok("consume", "-t", "__consumer_offsets", "-p", str(partition), "--formatter", name, "-Je")
         assert "".join(said) == lines.decode().replace("\n", ""), "Kafka ends no lines, and prints the same otherwise"
         printed[name] = [json.loads(line) for line in lines.splitlines()]
     return printed

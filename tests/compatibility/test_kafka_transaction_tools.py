@@ -112,7 +112,11 @@ def test_both_consoles_print_the_transaction_log_alike(
     producer = opened(broker.bootstrap, "printed", partition)
     pair = ("--producer-id", str(producer.producer_id), "--producer-epoch", str(producer.producer_epoch))
     shell.ok("transactions", "commit", "--transactional-id", "printed", *pair)
-    mine = shell.ok("consume", "-t", "__transaction_state", "--formatter", "transactions", "-e").decode().splitlines()
+    mine = (
+        shell.ok("consume", "-t", "__transaction_state", "--formatter", "transactions", "-J", "-e")
+        .decode()
+        .splitlines()
+    )
     everything = ("--from-beginning", "--timeout-ms", "4000", "--max-messages", str(len(mine)))
     asked = tools.driver.ask(
         CONSOLE,

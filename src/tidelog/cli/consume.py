@@ -68,9 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "-J", "--json", action="store_true", help="one JSON object per line, which `tidelog produce -J` reads"
     )
-    shown.add_argument(
+    parser.add_argument(
         "--formatter", choices=("offsets", "group-metadata", "transactions"),
-        help="print records of __consumer_offsets or __transaction_state as Kafka's formatters do; others are left out",
+        help="print records of __consumer_offsets or __transaction_state, one line each, and no others; with -J as the JSON"
+        " of Kafka 4's formatters",
     )  # fmt: skip
     parser.add_argument(
         "-K",
@@ -107,12 +108,14 @@ def run(options: argparse.Namespace) -> int:
 
 def printer(options: argparse.Namespace) -> Callable[[ShownRecord], bytes]:
     """How the options want a record to be printed. Raises ValueError."""
+    if options.formatter is not None:
+        from tidelog.cli.internal_records import formatter
+
+        if options.record_format is not None:
+            raise ValueError("--formatter says what is printed of a record, and so does -f: give one of them")
+        return formatter(options.formatter, is_json=options.json)
     if options.json:
         return to_json
-    if options.formatter is not None:
-        from tidelog.cli.internal_records import FORMATTERS
-
-        return FORMATTERS[options.formatter]
     null = b"NULL" if options.null else b""
     if options.record_format is not None:
         return RecordFormat.parse(options.record_format, null=null)

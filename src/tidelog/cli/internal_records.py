@@ -1,12 +1,14 @@
-"""Records of internal topics as Kafka 4.1's formatters print them: one JSON object per line, records of other kinds not at all."""
+"""Records of internal topics, one line each, records of other kinds not at all: for people as Kafka printed them up to version 3, for
+machines as the JSON that Kafka 4.1's formatters print."""
 
 from __future__ import annotations
 
 import base64
 import json
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, TypeAlias
 
+from tidelog.cli.internal_lines import group_text, offset_text, transaction_text
 from tidelog.cli.shown_record import ShownRecord
 from tidelog.coordinator.group.records import (
     CLASSIC_GROUP_KEY,
@@ -37,73 +39,88 @@ _LEFT_OUT: Final[dict[str, object]] = {  # tagged fields are not written, nor pr
 }
 
 
-def offset_line(record: ShownRecord) -> bytes:
+Fields: TypeAlias = dict[str, Any]  # of JSON
+Data: TypeAlias = Fields | str  # _UNREADABLE, where the bytes say nothing
+
+
+def offset_fields(record: ShownRecord) -> Fields | None:
     """A committed offset, or its tombstone."""
     if key_version(record.key or b"") not in {LEGACY_OFFSET_KEY, OFFSET_KEY}:
-        return b""
-    return _line(record, _offset_key_fields, _offset_fields)
+        return None
+    return _fields(record, _offset_key_fields, _offset_fields)
 
 
-def group_line(record: ShownRecord) -> bytes:
+def group_fields(record: ShownRecord) -> Fields | None:
     """A classic group, or its tombstone."""
     if key_version(record.key or b"") != CLASSIC_GROUP_KEY:
-        return b""
-    return _line(record, lambda key: {"group": read_group_key(key)}, _group_fields)
+        return None
+    return _fields(record, lambda key: {"group": read_group_key(key)}, _group_fields)
 
 
-def transaction_line(record: ShownRecord) -> bytes:
+def transaction_fields(record: ShownRecord) -> Fields | None:
     """A transactional id, or its tombstone."""
     key = record.key or b""
     if key_version(key) != TRANSACTION_KEY:
-        return b""
+        return None
 
-    def key_fields(_key: bytes) -> dict[str, object]:
+    def key_fields(_key: bytes) -> Fields:
         return {"transactionalId": read_record(CoordinatorRecord(key, None)).transactional_id}
 
-    def value_fields(value: bytes, _version: int) -> dict[str, object]:
+    def value_fields(value: bytes, _version: int) -> Fields:
         return _transaction_fields(read_record(CoordinatorRecord(key, value)).state)
 
-    return _line(record, key_fields, value_fields)
+    return _fields(record, key_fields, value_fields)
 
 
-FORMATTERS: Final[dict[str, Callable[[ShownRecord], bytes]]] = {
-    "offsets": offset_line,
-    "group-metadata": group_line,
-    "transactions": transaction_line,
+_FORMATTERS: Final[dict[str, tuple[Callable[[ShownRecord], Fields | None], Callable[[Data, Data | None], str]]]] = {
+    "offsets": (offset_fields, offset_text),
+    "group-metadata": (group_fields, group_text),
+    "transactions": (transaction_fields, transaction_text),
 }
 
 
-def _line(
-    record: ShownRecord,
-    key_fields: Callable[[bytes], dict[str, object]],
-    value_fields: Callable[[bytes, int], dict[str, object]],
-) -> bytes:
+def formatter(name: str, *, is_json: bool) -> Callable[[ShownRecord], bytes]:
+    """What prints the records of one kind, and nothing for others."""
+    fields_of, text_of = _FORMATTERS[name]
+
+    def line(record: ShownRecord) -> bytes:
+        fields = fields_of(record)
+        if fields is None:
+            return b""
+        if is_json:
+            return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        value = fields["value"]
+        return text_of(fields["key"]["data"], None if value is None else value["data"]).encode() + b"\n"
+
+    return line
+
+
+def _fields(
+    record: ShownRecord, key_fields: Callable[[bytes], Fields], value_fields: Callable[[bytes, int], Fields]
+) -> Fields:
     key, value = record.key or b"", record.value
-    shown: dict[str, object] = {
-        "key": {"type": key_version(key), "data": _read(lambda: key_fields(key))},
-        "value": None,
-    }
+    shown: Fields = {"key": {"type": key_version(key), "data": _read(lambda: key_fields(key))}, "value": None}
     if value is not None:
         version = key_version(value)
         shown["value"] = {"version": version, "data": _read(lambda: value_fields(value, version))}
-    return json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return shown
 
 
-def _read(read: Callable[[], dict[str, object]]) -> dict[str, object] | str:
+def _read(read: Callable[[], Fields]) -> Data:
     try:
         return read()
     except MalformedRecord:
         return _UNREADABLE
 
 
-def _offset_key_fields(key: bytes) -> dict[str, object]:
+def _offset_key_fields(key: bytes) -> Fields:
     group_id, topic, partition = read_offset_key(key)
     return {"group": group_id, "topic": topic, "partition": partition}
 
 
-def _offset_fields(value: bytes, version: int) -> dict[str, object]:
+def _offset_fields(value: bytes, version: int) -> Fields:
     committed = read_committed_offset(value)
-    fields: dict[str, object] = {"offset": committed.offset}
+    fields: Fields = {"offset": committed.offset}
     if version >= 3:
         fields["leaderEpoch"] = committed.leader_epoch
     fields |= {"metadata": committed.metadata, "commitTimestamp": committed.commit_ms}
@@ -114,9 +131,9 @@ def _offset_fields(value: bytes, version: int) -> dict[str, object]:
     return fields
 
 
-def _group_fields(value: bytes, version: int) -> dict[str, object]:
+def _group_fields(value: bytes, version: int) -> Fields:
     group = read_group_value(value)
-    fields: dict[str, object] = {
+    fields: Fields = {
         "protocolType": group.protocol_type,
         "generation": group.generation,
         "protocol": group.protocol,
@@ -127,8 +144,8 @@ def _group_fields(value: bytes, version: int) -> dict[str, object]:
     return fields | {"members": [_member_fields(member, version) for member in group.members]}
 
 
-def _member_fields(member: ClassicMemberValue, version: int) -> dict[str, object]:
-    fields: dict[str, object] = {"memberId": member.member_id}
+def _member_fields(member: ClassicMemberValue, version: int) -> Fields:
+    fields: Fields = {"memberId": member.member_id}
     if version >= 3:
         fields["groupInstanceId"] = member.instance_id
     fields |= {"clientId": member.client_id, "clientHost": member.client_host}
@@ -141,14 +158,14 @@ def _member_fields(member: ClassicMemberValue, version: int) -> dict[str, object
     }
 
 
-def _transaction_fields(state: TransactionState | None) -> dict[str, object]:
+def _transaction_fields(state: TransactionState | None) -> Fields:
     if state is None:
         raise MalformedRecord("a value that says nothing")
     topics: dict[str, list[int]] = {}
     for topic, index in state.partitions:
         topics.setdefault(topic, []).append(index)
     partitions = [{"topic": topic, "partitionIds": indexes} for topic, indexes in topics.items()]
-    fields: dict[str, object] = {
+    fields: Fields = {
         "producerId": state.producer_id,
         "previousProducerId": state.previous_producer_id,
         "nextProducerId": state.next_producer_id,
