@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from tests.cluster.waiting import eventually
-from tidelog.cli.brokers import broker_rows, directory_rows, holder_of
+from tidelog.cli.broker_process import holder_of
+from tidelog.cli.brokers import broker_rows, directory_rows
 from tidelog.cli.failure import CommandFailed
 from tidelog.client import ClusterDescription, Leader, LogDirDescription, PartitionMetadata, TopicMetadata
 from tidelog.model import BrokerEndpoint, ErrorCode, TopicPartition

@@ -64,15 +64,11 @@ def test_the_offsets_of_a_group_are_found_in_its_partition(shell: Shell) -> None
     assert printed(shell, 18, "offsets") == []
 
     # And as people read it: [Group, Topic, Partition]::[OffsetMetadata[Offset, Metadata], CommitTime, ExpirationTime]
-    lines = (
-        shell.ok("consume", "-t", "__consumer_offsets", "-p", "19", "--formatter", "offsets", "-e")
-        .decode()
-        .splitlines()
-    )
+    said = shell.ok("consume", "-t", "__consumer_offsets", "-p", "19", "--formatter", "offsets", "-e").decode()
     shape = re.compile(
         rf"\[{GROUP},{TOPIC},([0-4])]::\[OffsetMetadata\[20,NO_METADATA],CommitTime [0-9]+,ExpirationTime _]"
     )
-    shown = [found[1] for line in lines[-5:] if (found := shape.fullmatch(line))]
+    shown = [found[1] for line in said.splitlines()[-5:] if (found := shape.fullmatch(line))]
     assert sorted(shown) == ["0", "1", "2", "3", "4"]
 
     rows = json.loads(shell.ok("groups", "describe", GROUP, "--format", "json"))

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.arguments import add_format_argument, finish_verb, whole_number
@@ -17,14 +16,11 @@ from tidelog.cli.output import OutputFormat, Row, is_coloured, paint, render_tab
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidelog.cli.port_holder import Holder
     from tidelog.client import Cluster, ClusterDescription, ConsumerConfig, LogDirDescription, TopicMetadata
-    from tidelog.model import BrokerEndpoint, BrokerId
+    from tidelog.model import BrokerId
     from tidelog.runtime import Runtime
 
 COLUMNS: Final = ("broker", "address", "rack", "controller", "leaders", "replicas", "in_sync", "epoch")
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
-_OURS: Final = "tidelog"
 DIRECTORY_COLUMNS: Final = ("directory", "partitions", "size", "free", "error")
 
 _EXAMPLES: Final = """\
@@ -82,34 +78,14 @@ async def _describe(options: argparse.Namespace, cluster: Cluster, config: Consu
 
 
 async def _kill(options: argparse.Namespace, cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> int:
+    from tidelog.cli.broker_process import endpoint_of, holder_of
     from tidelog.client import Admin
 
-    brokers = (await Admin(cluster, config, runtime).describe_cluster()).brokers
-    broker = next((each for each in brokers if each.broker_id == options.id), None)
-    if broker is None:
-        raise CommandFailed(
-            f"broker {options.id} is not there; there are {shown([each.broker_id for each in brokers])}"
-        )
+    broker = endpoint_of(options.id, (await Admin(cluster, config, runtime).describe_cluster()).brokers)
     holder = holder_of(broker)
     os.kill(holder.pid, signal.SIGKILL)
     sys.stdout.write(f"killed broker {broker.broker_id} ({holder})\n")
     return EXIT_OK
-
-
-def holder_of(broker: BrokerEndpoint) -> Holder:
-    """The process of a broker of ours on this machine. Raises CommandFailed where it is not, or cannot be told."""
-    from tidelog.cli.port_holder import port_holder, words_of
-
-    if broker.host not in _LOOPBACK:
-        raise CommandFailed(
-            f"broker {broker.broker_id} is at {broker.host}: only one at a loopback address is killed from here"
-        )
-    holder = port_holder(broker.port)
-    if holder is None:
-        raise CommandFailed(f"no process that we may look at listens on port {broker.port} of this machine")
-    if not any(_OURS in word for word in words_of(Path(f"/proc/{holder.pid}"))):
-        raise CommandFailed(f"broker {broker.broker_id} is not one of Tidelog's: its port is held by {holder}")
-    return holder
 
 
 async def _rows(cluster: Cluster, config: ConsumerConfig, runtime: Runtime) -> list[Row]:

@@ -1,7 +1,7 @@
 """Let brokers fail on purpose, to see how a program takes it: cut links, full disks, errors and delays.
 
 Only brokers that were started for tests obey: `tidelog up --brokers 3 -X tidelog.faults.enable=true`. A broker that is started again has no
-faults. `tidelog brokers kill` kills one.
+faults.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.arguments import add_format_argument, finish_verb, whole_number
 from tidelog.cli.failure import EXIT_OK, CommandFailed, WrongUsage
+from tidelog.cli.fault_processes import add_verbs
 from tidelog.cli.output import OutputFormat, Row, shown, write_rows
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ examples:
   tidelog fault answer Fetch KAFKA_STORAGE_ERROR --times 1 --of-brokers
   tidelog fault delay Fetch 500 --broker 2            every Fetch of clients to broker 2 half a second late
   tidelog fault fill-disk 2                           no room to write
+  tidelog fault kill 2                                gone at once; restart 2 is the polite way
+  tidelog fault pause 2                               alive and silent, until `tidelog fault resume 2`
+  tidelog fault move-leader orders 0 --to 3           another replica in sync leads; move-coordinator GROUP likewise
   tidelog fault list                                  what goes wrong now
   tidelog fault end                                   nothing goes wrong any more
 """
@@ -57,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         verb = verbs.add_parser(name, help=what, epilog=_EXAMPLES)
         verb.add_argument("id", type=_BROKER_ID, metavar="ID", help="which broker")
         finish_verb(verb, work, client_id=_CLIENT_ID)
+    add_verbs(verbs, _EXAMPLES, client_id=_CLIENT_ID)
     answering = verbs.add_parser("answer", help="answer requests of one API with an error", epilog=_EXAMPLES)
     answering.add_argument("api", metavar="API", help="as Kafka calls it: Produce, Fetch, OffsetCommit")
     answering.add_argument("error", metavar="ERROR", help="as Kafka calls it: NOT_LEADER_OR_FOLLOWER")

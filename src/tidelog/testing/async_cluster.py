@@ -18,12 +18,12 @@ from tidelog.client import (
     ConsumedRecord,
     Consumer,
     DeliveryTimeout,
-    ElectionKind,
     NewTopic,
     Producer,
     TopicUnavailable,
 )
 from tidelog.client.admin_faults import FAULTS_CLIENT_ID
+from tidelog.client.leader_moves import move_leader
 from tidelog.coordinator.placement import partition_of
 from tidelog.model import BrokerId, ErrorCode, TopicPartition
 from tidelog.testing.errors import ClusterFailed, NotInTime
@@ -265,31 +265,14 @@ class AsyncCluster:
     ) -> BrokerId:
         """Let another replica in sync lead, or the one that is named; returns which."""
         place = TopicPartition(topic, partition)
-        told = await self._until(
+        await self._until(
             lambda: watched_replica(self._ask, place),
             lambda seen: seen is not None,
             wanted=f"a leader of {place}",
             timeout_s=timeout_s,
         )
-        if told is None:
-            raise ClusterFailed(f"{place} has no leader")
-        others = [broker for broker in told.isr if broker != told.leader_id]
-        if to is None and not others:
-            raise ClusterFailed(
-                f"{place} has no other replica in sync: {told.leader_id} leads, in sync are {list(told.isr)}"
-            )
-        chosen = others[0] if to is None else to
-        if chosen not in told.isr:
-            raise ClusterFailed(f"broker {chosen} is not in sync in {place}: {list(told.isr)} are")
-        order = [chosen, *(broker for broker in told.assignment if broker != chosen)]
-        wanted = f"replicas of {place} in the order {order}"
-        reordered = self._ask.alter_reassignments({place: order})
-        moved = (await self._answer(reordered, wanted=wanted, timeout_s=timeout_s))[place]
-        if not moved.is_ok:
-            raise ClusterFailed(f"the replicas of {place} cannot be put into the order {order}: {moved.code.name}")
-        await self._until_settled(place, timeout_s)
-        elected = self._ask.elect_leaders(ElectionKind.PREFERRED, [place])
-        await self._answer(elected, wanted=f"an election in {place}", timeout_s=timeout_s)
+        wanted = f"another leader of {place}" if to is None else f"broker {to} to lead {place}"
+        chosen = await self._answer(move_leader(self._ask, place, to), wanted=wanted, timeout_s=timeout_s)
         return await self.wait_for_leader(topic, partition, broker=chosen, timeout_s=timeout_s)
 
     async def move_coordinator(self, group: str, *, to: BrokerId | None = None, timeout_s: float = WAIT_S) -> BrokerId:
@@ -524,15 +507,6 @@ class AsyncCluster:
             wanted=wanted,
             timeout_s=self._timeout_s,
             shown=lambda _: "not all do",
-        )
-
-    async def _until_settled(self, place: TopicPartition, timeout_s: float) -> None:
-        wanted = f"the new order of the replicas of {place}"
-        await self._until(
-            lambda: self._ask.list_reassignments([place]),
-            lambda moving: not moving,
-            wanted=wanted,
-            timeout_s=timeout_s,
         )
 
     async def _create(self, topics: Mapping[str, Topic], timeout_s: float) -> None:
