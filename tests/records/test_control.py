@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.records.batches import simple_batch
-from tidelog.records import CorruptBatch, Marker, MarkerType, build_marker, crc_holds, read_header, read_marker
+from tidelog.records import (
+    Codec,
+    CorruptBatch,
+    Marker,
+    MarkerType,
+    RecordHeader,
+    build_marker,
+    compress,
+    crc_holds,
+    read_header,
+    read_marker,
+)
 from tidelog.records.batch import new_header, write_batch
 from tidelog.records.record import encode_record
 
@@ -37,6 +48,24 @@ def test_types_of_others_are_unknown_not_wrong() -> None:
 def test_later_versions_may_append_fields() -> None:
     batch = control_batch(b"\0\x01\0\x01extra", b"\0\x01\0\0\0\x09extra")
     assert read_marker(batch) == Marker(MarkerType.COMMIT, 9)
+
+
+@pytest.mark.parametrize("headers", [(), (("h", b"v"),)])
+@pytest.mark.parametrize("timestamp_delta", [0, 1, 1_000])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_marker_says_the_same_however_it_is_laid_out(
+    headers: tuple[RecordHeader, ...], timestamp_delta: int, codec: Codec
+) -> None:
+    header = new_header(attributes=0x30 | codec, last_offset_delta=0, base_timestamp=0, max_timestamp=0, record_count=1)
+    record = encode_record(0, timestamp_delta, b"\0\0\0\x01", b"\0\0\0\0\0\x09", headers)
+    assert read_marker(write_batch(header, compress(codec, record))) == Marker(MarkerType.COMMIT, 9)
+
+
+def test_a_marker_of_the_usual_size_with_more_after_it_is_corrupt() -> None:
+    batch = build_marker(MarkerType.COMMIT, producer_id=5, producer_epoch=2, coordinator_epoch=9, timestamp_ms=77)
+    batch[-1] = 2  # It claims a header that is not there.
+    with pytest.raises(CorruptBatch):
+        read_marker(batch)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tidelog.broker.flusher import DirectoryFlusher
 from tidelog.broker.hosting import Hosted, Hosting
 from tidelog.broker.log_directories import close_cleanly, open_directories
 from tidelog.broker.log_placement import LogPlacement
+from tidelog.broker.marker_batches import MarkerBatches
 from tidelog.broker.replica_waiters import ReplicaWaiters
 from tidelog.broker.topic_traffic import TopicTraffic
 from tidelog.broker.validation import BatchValidation, writable
@@ -46,7 +47,6 @@ from tidelog.partition import (
     PartitionEvent,
 )
 from tidelog.records import Validated
-from tidelog.records.control import MarkerType, build_marker
 from tidelog.runtime import DiskFull, Runtime, StorageFailure
 from tidelog.runtime.disk import Buffer
 from tidelog.runtime.logs import fields
@@ -75,6 +75,7 @@ class ReplicaManager(ReplicaWaiters):
         self.flushers: dict[str, DirectoryFlusher] = {}
         self._checkpointers: dict[str, DirectoryCheckpointer] = {}
         self.hosting = Hosting()
+        self._markers = MarkerBatches()
         self._is_full = False  # Said once; said again when an append has worked in between.
         self.directory_failed = asyncio.Event()
         """Set whenever a directory went offline; whoever tells the controller clears it."""
@@ -202,13 +203,7 @@ class ReplicaManager(ReplicaWaiters):
         """Append to the replica that leads how a transaction ended, with acks=all. Raises ApiError."""
         partition = self._require(topic_partition).partition
         now_ms = self._runtime.clock.wall_ms()
-        marker = build_marker(
-            MarkerType.COMMIT if end.is_committed else MarkerType.ABORT,
-            producer_id=end.producer.producer_id,
-            producer_epoch=end.producer.producer_epoch,
-            coordinator_epoch=end.coordinator_epoch,
-            timestamp_ms=now_ms,
-        )
+        marker = self._markers.build(end, now_ms)
         try:
             appended, events = partition.append_marker(marker, now_ms=now_ms, has_own_epoch=end.has_own_epoch)
         except StorageFailure as failure:
