@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.coordinator.transaction.transaction_room import P0, P1, P2
 from tidelog.coordinator import CoordinatorRecord, MalformedRecord
+from tidelog.coordinator.transaction.partition_lists import PartitionLists
 from tidelog.coordinator.transaction.records import Remembered, read_record, state_record, tombstone
 from tidelog.coordinator.transaction.states import (
     NO_TIMEOUT_MS,
@@ -199,6 +200,47 @@ def test_what_is_written_is_read(data: st.DataObject) -> None:
         client_version=data.draw(st.sampled_from(TransactionVersion)),
     )
     assert read_record(state_record(state, TransactionVersion.TWO)).state == state
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(st.data())
+def test_what_is_remembered_of_lists_changes_no_byte_and_no_state(data: st.DataObject) -> None:
+    """Ids take turns, lists grow, shrink and come back, in both formats; and some records were written by somebody else."""
+    lists, states = PartitionLists(), {name: replace(EMPTY, transactional_id=name) for name in ("a", "b")}
+    for _ in range(data.draw(st.integers(1, 12))):
+        name = data.draw(st.sampled_from(sorted(states)))
+        status = data.draw(STATUSES)
+        is_same = status is not TransactionStatus.EMPTY and data.draw(st.booleans())
+        drawn = data.draw(st.sets(PARTITIONS, max_size=4)) if status else set()
+        partitions = states[name].partitions if is_same else tuple(sorted(drawn))
+        states[name] = state = replace(states[name], status=status, partitions=partitions)
+        cluster = data.draw(st.sampled_from(TransactionVersion))
+        record = state_record(state, cluster)
+        if data.draw(st.booleans()):
+            assert state_record(state, cluster, lists) == record
+        assert read_record(record, lists) == Remembered(name, state)
+        assert len(lists) <= sum(bool(each.partitions) for each in states.values())
+
+
+def test_lists_of_transactions_that_have_ended_are_forgotten() -> None:
+    for forgetting in (replace(ONGOING, status=TransactionStatus.COMPLETE_COMMIT, partitions=()), EMPTY, None):
+        lists = PartitionLists()
+        read_record(state_record(ONGOING, TransactionVersion.TWO, lists), lists)
+        assert len(lists) == 1
+        record = tombstone("t1") if forgetting is None else state_record(forgetting, TransactionVersion.TWO, lists)
+        read_record(record, lists)
+        assert len(lists) == 0
+
+
+def test_the_list_of_a_transaction_is_not_taken_apart_again_when_it_is_decided() -> None:
+    lists = PartitionLists()
+    ongoing = read_record(state_record(ONGOING, TransactionVersion.TWO, lists), lists).state
+    assert ongoing is not None
+    ending = state_record(replace(ongoing, status=TransactionStatus.PREPARE_COMMIT), TransactionVersion.TWO, lists)
+    decided = read_record(ending, lists).state
+    assert decided is not None
+    assert decided.partitions is ongoing.partitions
 
 
 @pytest.mark.slow

@@ -68,6 +68,23 @@ class FieldReader:
         self._position = 0
         self.is_compact = False
 
+    @property
+    def position(self) -> int:
+        """How many bytes lie before the next field."""
+        return self._position
+
+    def since(self, begin: int) -> bytes:
+        """What was read from a position on."""
+        return bytes(self._data[begin : self._position])
+
+    def passed(self, content: bytes) -> bool:
+        """Go past these bytes if they come next; whether they do."""
+        end = self._position + len(content)
+        if self._data[self._position : end] != content:
+            return False
+        self._position = end
+        return True
+
     def int8(self) -> int:
         """A byte with a sign."""
         return self._number(INT8)

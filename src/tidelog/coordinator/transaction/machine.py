@@ -30,6 +30,7 @@ from tidelog.coordinator.transaction.ending import EPOCH_PER_TRANSACTION_SINCE, 
 from tidelog.coordinator.transaction.errands import SendMarkers
 from tidelog.coordinator.transaction.initialising import Initialiser, asking_pair
 from tidelog.coordinator.transaction.joining import extended, verified
+from tidelog.coordinator.transaction.partition_lists import PartitionLists
 from tidelog.coordinator.transaction.records import KEY_VERSION, read_record, state_record, tombstone
 from tidelog.coordinator.transaction.requests import (
     JoinRequest,
@@ -88,6 +89,7 @@ class TransactionMachine:
         self._ids = ids
         self._initialiser = Initialiser(settings, ids)
         self._book = TransactionBook()
+        self._lists = PartitionLists()
         self._listings: dict[Token, Listing] = {}
         self._deciders: dict[type, Callable[[Command, Moment], Decision]] = {
             InitProducerIdRequest: self._initialise,
@@ -127,7 +129,7 @@ class TransactionMachine:
         del written
         if int.from_bytes(record.key[:2], "big", signed=True) != KEY_VERSION:
             return
-        transactional_id, state = read_record(record)
+        transactional_id, state = read_record(record, self._lists)
         if state is None:
             self._book.remove(transactional_id)
         else:
@@ -266,7 +268,7 @@ class TransactionMachine:
         forgotten = () if cluster >= TransactionVersion.ONE else (StateChange(state),)
         return Decision(
             replies=() if reply is None else (reply,),
-            records=(state_record(state, cluster),),
+            records=(state_record(state, cluster, self._lists),),
             changes=(*forgotten, *heard),
             timers=timers,
             errands=(_markers(state),) if state.status.is_decided else (),

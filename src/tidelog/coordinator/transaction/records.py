@@ -7,7 +7,6 @@ soon as the cluster speaks one of them, and wherever version 0 would forget some
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -22,10 +21,11 @@ from tidelog.coordinator.group.record_codec import (
     open_value,
 )
 from tidelog.coordinator.machine import CoordinatorRecord
+from tidelog.coordinator.transaction.partition_lists import PartitionLists
 from tidelog.coordinator.transaction.states import TransactionState, TransactionStatus, TransactionVersion
-from tidelog.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from tidelog.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from tidelog.wire.errors import MalformedMessage
-from tidelog.wire.primitives import write_classic_string, write_compact_string, write_uvarint
+from tidelog.wire.primitives import write_uvarint
 
 KEY_VERSION: Final = 0
 
@@ -54,10 +54,13 @@ class Remembered(NamedTuple):
     state: TransactionState | None
 
 
-def state_record(state: TransactionState, cluster: TransactionVersion) -> CoordinatorRecord:
-    """A record in the format that this version of transactions calls for."""
+def state_record(
+    state: TransactionState, cluster: TransactionVersion, lists: PartitionLists | None = None
+) -> CoordinatorRecord:
+    """A record in the format that this version of transactions calls for. Who writes many keeps the lists of partitions."""
     is_compact = cluster >= TransactionVersion.ONE or _needs_tags(state)
-    value = _compact_value(state) if is_compact else _classic_value(state)
+    known = PartitionLists() if lists is None else lists
+    value = _compact_value(state, known) if is_compact else _classic_value(state, known)
     return CoordinatorRecord(key_of(KEY_VERSION, state.transactional_id), value)
 
 
@@ -67,13 +70,15 @@ def tombstone(transactional_id: str) -> CoordinatorRecord:
 
 
 @damage_is_malformed
-def read_record(record: CoordinatorRecord) -> Remembered:
-    """What a record says. Raises MalformedRecord."""
+def read_record(record: CoordinatorRecord, lists: PartitionLists | None = None) -> Remembered:
+    """What a record says. Who reads many keeps the lists of partitions. Raises MalformedRecord."""
     transactional_id = open_key(record.key, KEY_VERSION).string()
+    known = PartitionLists() if lists is None else lists
     if record.value is None:
+        known.forget(transactional_id)
         return Remembered(transactional_id, None)
     _, fields = open_value(record.value, newest=_NEWEST, compact_since=_COMPACT_SINCE)
-    return Remembered(transactional_id, _read_state(transactional_id, fields))
+    return Remembered(transactional_id, _read_state(transactional_id, fields, known))
 
 
 # Writing.
@@ -83,31 +88,21 @@ def _needs_tags(state: TransactionState) -> bool:
     return state.client_version >= TransactionVersion.TWO or state.next_producer_id != NO_PRODUCER_ID
 
 
-def _classic_value(state: TransactionState) -> bytes:
+def _classic_value(state: TransactionState, lists: PartitionLists) -> bytes:
     out = bytearray(_HEAD.pack(0, *state.writer, state.timeout_ms, state.status))
     if state.status is TransactionStatus.EMPTY:
         out += INT32.pack(_NULL)
     else:
-        topics = list(_by_topic(state.partitions))
-        out += INT32.pack(len(topics))
-        for topic, indexes in topics:
-            write_classic_string(out, topic)
-            out += INT32.pack(len(indexes)) + _indexes(indexes)
+        out += lists.write(state.transactional_id, state.partitions, is_compact=False)
     return bytes(out + _TAIL.pack(state.last_update_ms, state.start_ms))
 
 
-def _compact_value(state: TransactionState) -> bytes:
+def _compact_value(state: TransactionState, lists: PartitionLists) -> bytes:
     out = bytearray(_HEAD.pack(1, *state.writer, state.timeout_ms, state.status))
     if state.status is TransactionStatus.EMPTY:
         out.append(0)
     else:
-        topics = list(_by_topic(state.partitions))
-        write_uvarint(out, len(topics) + 1)
-        for topic, indexes in topics:
-            write_compact_string(out, topic)
-            write_uvarint(out, len(indexes) + 1)
-            out += _indexes(indexes)
-            out.append(0)  # no tagged fields
+        out += lists.write(state.transactional_id, state.partitions, is_compact=True)
     out += _TAIL.pack(state.last_update_ms, state.start_ms)
     is_reserving = state.status is TransactionStatus.ONGOING and len(out) >= _RESERVED_FROM
     tagged = list(_tagged(state, has_all=is_reserving))
@@ -131,26 +126,13 @@ def _tagged(state: TransactionState, *, has_all: bool) -> Iterator[tuple[int, by
         yield _NEXT_EPOCH, INT16.pack(state.next_producer_epoch)
 
 
-def _by_topic(partitions: tuple[TopicPartition, ...]) -> Iterator[tuple[str, list[int]]]:
-    for topic, group in groupby(partitions, key=_topic):
-        yield topic, [index for _, index in group]
-
-
-def _topic(partition: TopicPartition) -> str:
-    return partition.topic
-
-
-def _indexes(indexes: list[int]) -> bytes:
-    return Struct(f">{len(indexes)}i").pack(*indexes)
-
-
 # Reading.
 
 
-def _read_state(transactional_id: str, fields: FieldReader) -> TransactionState:
+def _read_state(transactional_id: str, fields: FieldReader, lists: PartitionLists) -> TransactionState:
     producer_id, epoch, timeout_ms = fields.int64(), fields.int16(), fields.int32()
     status = _status(fields.int8())
-    partitions = _partitions(fields)
+    partitions = lists.read(transactional_id, fields)
     last_update_ms, start_ms = fields.int64(), fields.int64()
     tagged = fields.tagged()
     return TransactionState(
@@ -167,18 +149,6 @@ def _read_state(transactional_id: str, fields: FieldReader) -> TransactionState:
         next_producer_epoch=_number(tagged, _NEXT_EPOCH, INT16, NO_PRODUCER_EPOCH),
         client_version=_version(_number(tagged, _CLIENT_VERSION, INT16, TransactionVersion.ZERO)),
     )
-
-
-def _partitions(fields: FieldReader) -> tuple[TopicPartition, ...]:
-    """In order, whatever the order they were written in."""
-
-    def read_topic() -> list[TopicPartition]:
-        topic, indexes = fields.string(), fields.int32_array()
-        fields.tagged()
-        return [TopicPartition(topic, index) for index in indexes]
-
-    topics = fields.nullable_array(read_topic) or ()
-    return tuple(dict.fromkeys(sorted(partition for topic in topics for partition in topic)))
 
 
 def _status(number: int) -> TransactionStatus:
