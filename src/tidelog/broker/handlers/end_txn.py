@@ -10,6 +10,7 @@ v5: an epoch per transaction (KIP-890).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Final
 
@@ -25,12 +26,21 @@ API = ApiKey.END_TXN
 _FENCED_SINCE: Final = 2
 
 
-async def handle(node: Node, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
-    """Ask the coordinator."""
+def handle(node: Node, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    """Ask the coordinator. What it says at once is answered at once: a producer waits for every commit."""
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    answer = ask_with_ids(node, request.transactional_id, request, context)
+    return _in_version(answer, context.version) if isinstance(answer, EndTxnResponse) else _later(answer, context)
+
+
+async def _later(answer: Awaitable[EndTxnResponse], context: RequestContext) -> EndTxnResponse:
     try:
-        answer = await ask_with_ids(node, request.transactional_id, request, context)
+        return _in_version(await answer, context.version)
     except ApiError as error:
         return EndTxnResponse(error_code=error.code)
-    return replace(answer, error_code=in_version(answer.error_code, context.version, fenced_since=_FENCED_SINCE))
+
+
+def _in_version(answer: EndTxnResponse, version: int) -> EndTxnResponse:
+    code = in_version(answer.error_code, version, fenced_since=_FENCED_SINCE)
+    return answer if code is answer.error_code else replace(answer, error_code=code)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from tidelog.broker.handlers.group_requests import settled
 from tidelog.broker.handlers.transaction_requests import ask_with_ids, in_version
 from tidelog.broker.node import Node
 from tidelog.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ApiError, ErrorCode
@@ -34,7 +35,7 @@ async def handle(node: Node, context: RequestContext, request: InitProducerIdReq
     try:
         if request.transactional_id is None:
             return await _fresh(node)
-        answer = await ask_with_ids(node, request.transactional_id, request, context)
+        answer = await settled(ask_with_ids(node, request.transactional_id, request, context))
     except ApiError as error:
         return _refused(error.code)
     return replace(answer, error_code=in_version(answer.error_code, context.version, fenced_since=_FENCED_SINCE))

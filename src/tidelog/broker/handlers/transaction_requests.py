@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from typing import TypeVar
 
 from tidelog.broker.handlers.group_requests import PARTITIONS_PER_SLICE, settled
 from tidelog.broker.node import Node
 from tidelog.model import ErrorCode
 from tidelog.server import RequestContext
-from tidelog.wire.definition import Request
+from tidelog.wire.definition import Request, Response
 from tidelog.wire.messages.end_txn import EndTxnResponse
 from tidelog.wire.messages.init_producer_id import InitProducerIdResponse
 
@@ -25,16 +25,30 @@ def in_version(code: ErrorCode, version: int, *, fenced_since: int) -> ErrorCode
     return code
 
 
-async def ask_with_ids(
+def ask_with_ids(
     node: Node, transactional_id: str, request: Request[ResponseT], context: RequestContext
-) -> ResponseT:
-    """The coordinator's answer to a request that may need a new producer id. Raises ApiError where it needs one and none can be had.
+) -> ResponseT | Awaitable[ResponseT]:
+    """The coordinator's answer to a request that may need a new producer id, at once where there is one.
 
-    Few do, so the registry, which may be away, is only waited for where the answer was that there is none at hand.
+    Few need one, so the registry, which may be away, is only waited for where the answer was that there is none at hand. That wait raises
+    ApiError where none can be had.
     """
     is_stocked = node.producer_ids.is_stocked
-    answer = await settled(node.transactions.ask(transactional_id, request, context))
-    if is_stocked or answer.error_code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+    answer = node.transactions.ask(transactional_id, request, context)
+    if is_stocked or (isinstance(answer, Response) and answer.error_code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+        return answer
+    return _asked_again(node, transactional_id, request, context, answer)
+
+
+async def _asked_again(
+    node: Node,
+    transactional_id: str,
+    request: Request[ResponseT],
+    context: RequestContext,
+    first: ResponseT | Awaitable[ResponseT],
+) -> ResponseT:
+    answer = await settled(first)
+    if answer.error_code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return answer
     await node.producer_ids.ensure()
     return await settled(node.transactions.ask(transactional_id, request, context))
