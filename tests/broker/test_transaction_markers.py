@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -20,6 +20,7 @@ from tidelog.coordinator.transaction.errands import SendMarkers
 from tidelog.coordinator.transaction.requests import MarkersWrittenRequest, MarkersWrittenResponse
 from tidelog.model import BrokerId, ErrorCode, LeaderEpoch, ProducerIdentity, TopicPartition
 from tidelog.runtime import Address
+from tidelog.simulation.clock import SimulatedClock
 from tidelog.simulation.world import World
 from tidelog.wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -126,6 +127,7 @@ class Room:
         """Run a story with a sender; the trace."""
         with World() as world:
             runtime = world.node("broker").runtime
+            self.clock = cast("SimulatedClock", runtime.clock)
             markers = TransactionMarkers(MarkerSurroundings(ME, runtime, self.metadata, self), self)
 
             async def told() -> None:
@@ -172,6 +174,23 @@ def test_a_transaction_without_partitions_is_complete_at_once() -> None:
 
     room.tell(story)
     assert (room.requests, len(room.notes)) == ([], 1)
+
+
+def test_whoever_was_answered_gets_a_core_before_many_markers_are_written() -> None:
+    """Threads of a producer that hears of its commit may be queued for the core on which the markers are written."""
+    room, ways_given = Room(), []
+    room.lead("many", *[ME] * 10)
+
+    async def story(markers: TransactionMarkers) -> None:
+        clock = room.clock
+        for count in (1, 10):
+            before = clock.ways_given
+            markers.send(0, errand(*(TopicPartition("many", index) for index in range(count))))
+            ways_given.append((clock.ways_given - before, len(room.requests)))
+            await passed(1)
+
+    room.tell(story)
+    assert ways_given == [(0, 0), (1, 1)], "a single marker takes no longer than a change of threads"
 
 
 @pytest.mark.parametrize("code", RETRIED, ids=lambda code: code.name)

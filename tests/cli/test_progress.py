@@ -19,6 +19,9 @@ class Watch:
     def wall_ms(self) -> int:
         return 0
 
+    def give_way(self) -> None:
+        """Nobody waits."""
+
 
 def test_short_work_shows_nothing() -> None:
     out, watch = io.StringIO(), Watch()

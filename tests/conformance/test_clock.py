@@ -34,6 +34,12 @@ def test_waiting_moves_both_clocks(twin: Twin) -> None:
     assert wall_ms >= 18
 
 
+def test_giving_way_ends_at_once_where_nobody_waits(twin: Twin) -> None:
+    before_ms = twin.runtime.clock.monotonic_ms()
+    twin.runtime.clock.give_way()
+    assert twin.runtime.clock.monotonic_ms() - before_ms < 1_000
+
+
 def test_wall_clock_is_an_integer_of_this_century(twin: Twin) -> None:
     wall_ms = twin.runtime.clock.wall_ms()
     assert isinstance(wall_ms, int)

@@ -396,6 +396,9 @@ class SlowClock:
     def wall_ms(self) -> int:
         return int(self.now_ms)
 
+    def give_way(self) -> None:
+        """Nobody waits."""
+
     def turn(self) -> None:
         """The loop looks after others."""
         self.turn_began_ms = self.now_ms

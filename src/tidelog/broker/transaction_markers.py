@@ -42,6 +42,8 @@ _GONE_AFTER_MS: Final = 5_000.0
 """How long a partition is looked for that is not among the topics we were told of: those of one telling come in several requests."""
 _PARTITIONS_PER_REQUEST: Final = 500
 _PARTITIONS_PER_SLICE: Final = 500
+_WORTH_GIVING_WAY: Final = 10
+"""Markers take longer than a change of threads. The producer was answered a moment ago, and with few cores it may be queued for ours."""
 _WORTH_A_LINE: Final = frozenset({10, 100, 1_000})
 """After so many attempts an operator should know: about 10 seconds, 3 minutes, half an hour. Readers of what is committed wait as long."""
 _IN_FLIGHT_MAX: Final = 5
@@ -137,6 +139,8 @@ class TransactionMarkers:
         """Look after an errand of a partition that is led here; an earlier one for the same producer id is over."""
         if self._tasks is None:
             return
+        if len(errand.partitions) >= _WORTH_GIVING_WAY:
+            self._around.runtime.clock.give_way()
         pending = PendingErrand(index, errand)
         self._errands[_place_of(pending)] = pending
         self._pending.set(len(self._errands))

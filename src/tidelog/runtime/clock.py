@@ -17,3 +17,11 @@ class Clock(Protocol):
     def wall_ms(self) -> TimestampMs:
         """Milliseconds since the Unix epoch; may jump either way."""
         ...
+
+    def give_way(self) -> None:
+        """Let threads go first that wait for the core we are on, and come back at once where none does.
+
+        For whoever has just answered somebody and goes on with work that nobody waits for: who was woken by the answer may be queued for the
+        same core, and would hear of it when that work is done.
+        """
+        ...

@@ -40,6 +40,10 @@ class RealClock:
         """Milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
+    def give_way(self) -> None:
+        """A call of the system of a microsecond, if nobody waits."""
+        os.sched_yield()
+
 
 class RealRandomness:
     """A generator seeded by the operating system."""

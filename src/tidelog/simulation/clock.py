@@ -21,6 +21,7 @@ class SimulatedClock:
         self._wall_base_ms = float(wall_start_ms)
         self._drift_since_ms = 0.0
         self._drift = 0.0
+        self.ways_given = 0
 
     def monotonic_ms(self) -> float:
         """Time since the start of the run."""
@@ -30,6 +31,10 @@ class SimulatedClock:
         """What this node believes the time of day to be."""
         now_ms = self.monotonic_ms()
         return int(self._wall_base_ms + now_ms + (now_ms - self._drift_since_ms) * self._drift)
+
+    def give_way(self) -> None:
+        """Nobody else is here; it is counted."""
+        self.ways_given += 1
 
     def advance_ms(self, duration_ms: float) -> None:
         """Let time pass, on a clock that no loop drives."""

@@ -40,7 +40,8 @@ from tidelog.wire.messages.write_txn_markers import (
 )
 
 API = ApiKey.WRITE_TXN_MARKERS
-_MARKERS_BETWEEN_LOOKS: Final = 100
+_MARKERS_BETWEEN_LOOKS: Final = 25
+"""Some half a millisecond: whoever waits for a commit is not to wait for the markers of another."""
 
 
 @dataclass(slots=True, kw_only=True)
