@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.views import snapshot, view
-from tidelog.coordinator.transaction.states import TransactionState, TransactionStatus, TransactionVersion
+from tidelog.coordinator.transaction.states import EPOCH_MAX, TransactionState, TransactionStatus, TransactionVersion
 from tidelog.model import Offset, TopicPartition
 from tidelog.simulation.checkers import (
     AbortedListsAgree,
@@ -361,6 +361,15 @@ def state(
     )
 
 
+def given_up(*partitions: TopicPartition) -> TransactionState:
+    """These have met a later epoch of the producer, whose id nobody may use any more."""
+    return replace(
+        state(TransactionStatus.PREPARE_ABORT, epoch=EPOCH_MAX, partitions=partitions),
+        next_producer_id=8,
+        next_producer_epoch=0,
+    )
+
+
 S = TransactionStatus
 EMPTY = state(S.EMPTY)
 OPEN = state(S.ONGOING, partitions=(L0,))
@@ -378,6 +387,9 @@ OPEN = state(S.ONGOING, partitions=(L0,))
         (state(S.COMPLETE_COMMIT), OPEN),
         (state(S.COMPLETE_COMMIT), EMPTY),
         (EMPTY, replace(state(S.COMPLETE_ABORT), client_version=TransactionVersion.TWO)),
+        (state(S.PREPARE_COMMIT, partitions=(L0, L1)), given_up(L0)),
+        (state(S.PREPARE_ABORT, partitions=(L0, L1)), given_up(L0, L1)),
+        (given_up(L0), state(S.COMPLETE_ABORT, epoch=EPOCH_MAX)),
     ],
 )
 def test_a_step_that_may_be_taken_is_not_wrong(before: TransactionState | None, after: TransactionState | None) -> None:
@@ -395,6 +407,9 @@ def test_a_step_that_may_be_taken_is_not_wrong(before: TransactionState | None, 
         (OPEN, state(S.COMPLETE_COMMIT), "from Ongoing to CompleteCommit"),
         (state(S.PREPARE_COMMIT), state(S.PREPARE_ABORT), "from PrepareCommit to PrepareAbort"),
         (state(S.PREPARE_COMMIT), state(S.COMPLETE_ABORT), "from PrepareCommit to CompleteAbort"),
+        (EMPTY, given_up(L0), "from Empty to PrepareAbort"),
+        (state(S.PREPARE_COMMIT, partitions=(L0,)), given_up(L0, L1), "from PrepareCommit to PrepareAbort"),
+        (given_up(L0), given_up(L0), "from PrepareAbort to PrepareAbort"),
         (state(S.EMPTY, epoch=3), EMPTY, "from epoch 3 to 1"),
         (OPEN, state(S.ONGOING, partitions=(L1,)), "loses"),
         (state(S.PREPARE_COMMIT), state(S.COMPLETE_COMMIT, partitions=(L0,)), "in CompleteCommit"),

@@ -11,7 +11,7 @@ from tests.simulation.clusters import heal, kills
 from tests.simulation.story import passed
 from tests.simulation.workload import properties
 from tidelog.client import Admin, ClientConfig, Consumer, ConsumerConfig, ElectionKind, Producer, ProducerConfig
-from tidelog.model import ErrorCode, TopicPartition
+from tidelog.model import ErrorCode, ProducerIdentity, TopicPartition
 from tidelog.runtime import Runtime
 from tidelog.simulation.cluster import SimulatedCluster
 from tidelog.simulation.messages import Kind
@@ -107,6 +107,67 @@ def test_t13_a_marker_of_an_earlier_coordinator_is_refused_where_a_later_one_has
         assert one.end(one.line(), committed=True) is ErrorCode.NONE
         until_stable(cluster, T0)
         assert seen(cluster) == ["here", "next"]
+
+
+def open_later(one: ByHand, *, by: int) -> None:
+    """Have `t` know a later epoch than the coordinator does, and something open under it, as after a power cut that took less of `t`."""
+    known = one.identity
+    one.identity = ProducerIdentity(known.producer_id, known.producer_epoch + by)
+    answer = one.line(1).ask(marker(one, coordinator_epoch=0), 1).markers[0].topics[0].partitions[0]
+    assert answer.error_code is ErrorCode.NONE
+    request, _ = one.produce_request(b"forgotten", sequence=0)
+    assert one.line(1).ask(request, 11).responses[0].partition_responses[0].error_code is ErrorCode.NONE
+    one.identity = known
+
+
+@kills
+@VERSIONS
+@OUTCOMES
+def test_what_a_partition_has_open_under_a_forgotten_epoch_is_aborted_whoever_dies_over_it(
+    version: int, *, committed: bool
+) -> None:
+    """Nobody else would ever end it: readers of the partition would wait until an operator found it."""
+    with bank(transaction_partition_verification_enable="false") as cluster:
+        open_bank(cluster)
+        one = written_to_both(cluster, version)
+        open_later(one, by=5)
+        messages = cluster.world.fabric.watch_messages()
+        kind = Kind(host="broker-2", api_key=ApiKey.WRITE_TXN_MARKERS, is_answer=False)
+        gate = messages.hold(kind)
+        assert one.end(one.line(), committed=committed) is ErrorCode.NONE
+        cluster.until(lambda: gate.is_blocking, "the marker for t is on its way")
+        messages.step(gate)  # It is refused.
+        cluster.until(lambda: gate.is_blocking, "what is open there is to be aborted")
+        cluster.brokers[2].kill()
+        cluster.until(lambda: cluster.state(STATE).leader != 2, "another coordinates")
+        until_stable(cluster, T0, U0)
+        cluster.until(lambda: status_of(cluster) == "CompleteAbort", "the producer id is given up")
+        heal(cluster, T0, U0, STATE)
+        assert seen(cluster) == []
+        assert seen(cluster, "u") == (["there"] if committed else [])
+        former = one.identity.producer_id
+        assert one.init().error_code is ErrorCode.NONE
+        assert one.identity.producer_id != former
+        one.join(one.line(), T0)
+        assert one.produce(b"next", line=one.line(1)) is ErrorCode.NONE
+        assert one.end(one.line(), committed=True) is ErrorCode.NONE
+        until_stable(cluster, T0)
+        assert seen(cluster) == ["next"]
+
+
+@kills
+@VERSIONS
+def test_a_partition_that_refuses_a_marker_does_not_leave_its_transaction_in_prepare(version: int) -> None:
+    """INVALID_PRODUCER_EPOCH ends it in Kafka's coordinator: the id is in Prepare until another one loads it, and then again."""
+    with bank(transaction_partition_verification_enable="false") as cluster:
+        open_bank(cluster)
+        one = written_to_both(cluster, version)
+        open_later(one, by=5)
+        assert one.end(one.line(), committed=True) is ErrorCode.NONE
+        until_stable(cluster, T0, U0)
+        cluster.until(lambda: status_of(cluster) == "CompleteAbort", "the producer id is given up")
+        assert (seen(cluster), seen(cluster, "u")) == ([], ["there"])
+        assert one.init().error_code is ErrorCode.NONE
 
 
 # T14.

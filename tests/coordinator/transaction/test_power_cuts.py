@@ -7,10 +7,19 @@ import pytest
 from tests.coordinator.transaction.transaction_room import NAME, P0, P1, Room, after
 from tidelog.coordinator.transaction.initialising import FORGOTTEN_MAX
 from tidelog.coordinator.transaction.states import EPOCH_LAST, EPOCH_MAX, TransactionStatus, TransactionVersion
-from tidelog.model import ErrorCode, ProducerIdentity
+from tidelog.model import ErrorCode, ProducerIdentity, TopicPartition
 
 VERSIONS = [TransactionVersion.ZERO, TransactionVersion.TWO]
 NONE = ErrorCode.NONE
+
+
+def refused(room: Room, *partitions: TopicPartition, is_committed: bool = True) -> ProducerIdentity:
+    """A transaction was decided, and these have met a later epoch of its producer; the pair of the next transaction, as it had been told."""
+    former = room.ended(room.reach(TransactionStatus.ONGOING), is_committed=is_committed)
+    (errand,) = room.errands
+    assert room.ask_written(errand.written(partitions)) is NONE
+    room.driver.errands.remove(errand)
+    return former
 
 
 @pytest.mark.parametrize("cluster", list(TransactionVersion))
@@ -21,10 +30,9 @@ def test_an_id_whose_marker_was_refused_goes_on_under_a_producer_id_that_nobody_
 ) -> None:
     room = Room(version)
     room.set(version=cluster)
-    former = room.ended(room.reach(TransactionStatus.ONGOING), is_committed=is_committed)
-    (errand,) = room.errands
-    assert room.ask_written(errand.written((P1,))) is NONE
-    assert room.status() is (TransactionStatus.COMPLETE_COMMIT if is_committed else TransactionStatus.COMPLETE_ABORT)
+    former = refused(room, P1, is_committed=is_committed)
+    room.write_markers()
+    assert room.status() is TransactionStatus.COMPLETE_ABORT
     assert room.describe().producer_id != former.producer_id
     room.driver.fail_over()
     assert room.join(former) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -33,22 +41,49 @@ def test_an_id_whose_marker_was_refused_goes_on_under_a_producer_id_that_nobody_
     assert room.join(owner, P0, P1) is NONE
 
 
-def test_once_that_is_committed_whatever_the_former_producer_id_has_open_is_aborted() -> None:
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_before_that_whatever_the_former_producer_id_has_open_is_aborted(*, is_committed: bool) -> None:
     room = Room()
-    producer = room.reach(TransactionStatus.ONGOING)
-    room.ended(producer)
+    former = refused(room, P1, is_committed=is_committed)
     (errand,) = room.errands
-    room.ask_written(errand.written((P1,)))
-    sweep = room.errands[-1]
-    assert (sweep.producer, sweep.partitions) == (ProducerIdentity(producer.producer_id, EPOCH_MAX), (P1,))
-    assert not sweep.is_committed, "whatever became of the transaction: what is open there is none of it"
-    assert not sweep.has_own_epoch
-    before = room.state
-    assert room.report(sweep) is NONE
-    assert room.state == before
+    assert (errand.producer, errand.partitions) == (ProducerIdentity(former.producer_id, EPOCH_MAX), (P1,))
+    assert not errand.is_committed, "whatever became of the transaction: what is open there is none of it"
+    assert not errand.has_own_epoch
+    assert room.init().error_code is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert room.join(former) is ErrorCode.PRODUCER_FENCED
+    assert room.end(former, is_committed=True) is ErrorCode.PRODUCER_FENCED
+    assert (room.describe().transaction_state, len(room.describe().topics)) == ("PrepareAbort", 1)
 
 
-def test_what_was_refused_is_not_complete_while_there_is_no_other_producer_id() -> None:
+@pytest.mark.parametrize("cluster", list(TransactionVersion))
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_coordinator_that_dies_before_that_is_aborted_leaves_it_to_the_next(
+    version: TransactionVersion, cluster: TransactionVersion
+) -> None:
+    room = Room(version)
+    room.set(version=cluster)
+    refused(room, P0, P1)
+    errands = room.errands
+    for _ in range(2):
+        room.driver.fail_over()
+        assert room.errands == errands
+    room.write_markers()
+    assert room.status() is TransactionStatus.COMPLETE_ABORT
+    room.driver.fail_over()
+    assert not room.errands
+
+
+def test_what_refuses_even_the_last_epoch_does_not_keep_the_id_for_ever() -> None:
+    room = Room()
+    refused(room, P1)
+    (errand,) = room.errands
+    taken = room.ids.next_id
+    assert room.ask_written(errand.written((P1,))) is NONE
+    assert room.status() is TransactionStatus.COMPLETE_ABORT
+    assert room.ids.next_id == taken, "no more producer ids are used up"
+
+
+def test_what_was_refused_is_not_given_up_while_there_is_no_other_producer_id() -> None:
     room = Room()
     room.ended(room.reach(TransactionStatus.ONGOING))
     (errand,) = room.errands
@@ -57,7 +92,9 @@ def test_what_was_refused_is_not_complete_while_there_is_no_other_producer_id() 
     assert room.status() is TransactionStatus.PREPARE_COMMIT
     room.ids.is_dry = False
     assert room.ask_written(errand.written((P0,))) is NONE
-    assert room.status() is TransactionStatus.COMPLETE_COMMIT
+    room.driver.errands.remove(errand)
+    room.write_markers()
+    assert room.status() is TransactionStatus.COMPLETE_ABORT
 
 
 def test_a_refusal_that_is_told_late_changes_nothing() -> None:
@@ -68,6 +105,16 @@ def test_a_refusal_that_is_told_late_changes_nothing() -> None:
     assert room.ask_written(errand.written((P0,))) is NONE
     assert room.describe(NAME).producer_id == producer.producer_id
     assert not room.errands
+
+
+def test_a_refusal_that_is_told_twice_is_heard_once() -> None:
+    room = Room()
+    room.ended(room.reach(TransactionStatus.ONGOING))
+    (errand,) = room.errands
+    for _ in range(2):
+        assert room.ask_written(errand.written((P1,))) is NONE
+    assert len(room.errands) == 2
+    assert room.status() is TransactionStatus.PREPARE_ABORT
 
 
 # Before anybody refuses.

@@ -7,7 +7,6 @@ its partitions by an errand, and until all of them know it nothing else happens 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final
 
 from tidelog.coordinator.group.asked import asked
@@ -40,7 +39,6 @@ from tidelog.coordinator.transaction.requests import (
 )
 from tidelog.coordinator.transaction.settings import ProducerIdSource, TransactionSettings
 from tidelog.coordinator.transaction.states import (
-    EPOCH_MAX,
     TransactionState,
     TransactionStatus,
     TransactionVersion,
@@ -53,7 +51,7 @@ from tidelog.coordinator.transaction.timing import (
     found,
     timed_out,
 )
-from tidelog.coordinator.transaction.transitions import completed, completed_anew, take_id
+from tidelog.coordinator.transaction.transitions import completed, given_up, take_id
 from tidelog.coordinator.transaction.watching import (
     LISTINGS_MAX,
     Listing,
@@ -63,7 +61,7 @@ from tidelog.coordinator.transaction.watching import (
     go_on,
     list_answer,
 )
-from tidelog.model import ApiError, ErrorCode, Offset, ProducerId, ProducerIdentity, TopicPartition, invariant
+from tidelog.model import ApiError, ErrorCode, Offset, ProducerId, ProducerIdentity, invariant
 from tidelog.wire.definition import Response
 from tidelog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from tidelog.wire.messages.end_txn import EndTxnRequest
@@ -227,13 +225,14 @@ class TransactionMachine:
         if state is None or not state.status.is_decided or _markers(state).written(request.refused) != request:
             return _answered(command, response)
         reply = Reply(command.token, response)
-        if not request.refused:
+        if not request.refused or state.is_given_up:
             return self._written(completed(state, now.wall_ms), now, reply)
         # There are epochs of this producer id that we have never given out, or have forgotten: a power cut took more of our log than of those
         # partitions. Whoever had them is no owner any more, and the next owner must not meet them. So the id goes on under another
-        # producer id, and once that is certain, nobody writes under this one, and what is open under it may be aborted.
-        after = completed_anew(state, take_id(self._ids), now.wall_ms)
-        return replace(self._written(after, now, reply), errands=(_sweep(state, request.refused, after),))
+        # producer id, and once that is certain, nobody writes under this one, and what is open under it may be aborted. That is one more
+        # errand of a decision, which is there until it is done, whoever coordinates.
+        partitions = tuple(sorted(request.refused))
+        return self._written(given_up(state, partitions, take_id(self._ids), now.wall_ms), now, reply)
 
     def _describe(self, command: Command, now: Moment) -> Decision:
         del now
@@ -294,21 +293,6 @@ class TransactionMachine:
 
 def _answered(command: Command, response: Response, changes: tuple[HeardChange, ...] = ()) -> Decision:
     return Decision(replies=(Reply(command.token, response),), changes=changes)
-
-
-def _sweep(state: TransactionState, partitions: tuple[TopicPartition, ...], after: TransactionState) -> SendMarkers:
-    """Abort whatever is open in the name of a producer id that is used no more, whatever its epoch.
-
-    Nobody remembers this errand. If the coordinator dies before it is run, the transaction hangs, and is found as such.
-    """
-    return SendMarkers(
-        transactional_id=state.transactional_id,
-        producer=ProducerIdentity(state.producer_id, EPOCH_MAX),
-        is_committed=False,
-        partitions=partitions,
-        has_own_epoch=False,  # It ends also what was written under the last epoch.
-        decided_ms=after.last_update_ms,
-    )
 
 
 def _markers(state: TransactionState) -> SendMarkers:

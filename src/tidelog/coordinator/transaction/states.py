@@ -113,6 +113,14 @@ class TransactionState:
         return self.status is TransactionStatus.ONGOING and self.next_producer_id != NO_PRODUCER_ID
 
     @property
+    def is_given_up(self) -> bool:
+        """Whether it was decided, and all that is left is to abort what some partitions have open under a producer id that has no future."""
+        is_last_epoch = self.producer_epoch == EPOCH_MAX and self.client_version is not TransactionVersion.TWO
+        return (
+            self.status is TransactionStatus.PREPARE_ABORT and is_last_epoch and self.next_producer_id != NO_PRODUCER_ID
+        )
+
+    @property
     def is_two_phase(self) -> bool:
         """Whether only its owner may end the transaction, however late."""
         return self.timeout_ms == NO_TIMEOUT_MS

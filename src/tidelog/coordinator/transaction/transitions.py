@@ -153,13 +153,23 @@ def completed(state: TransactionState, now_ms: TimestampMs) -> TransactionState:
     )
 
 
-def completed_anew(state: TransactionState, producer_id: ProducerId, now_ms: TimestampMs) -> TransactionState:
-    """The same, but whoever comes next writes under another producer id, of which no partition can know anything."""
+def given_up(
+    state: TransactionState, refused: tuple[TopicPartition, ...], producer_id: ProducerId, now_ms: TimestampMs
+) -> TransactionState:
+    """All other partitions know the outcome. These abort what they have open under a producer id that nobody may use any more.
+
+    Whoever comes next writes under another one, of which no partition can know anything. Any coordinator that reads this carries it out.
+    """
     return replace(
-        completed(state, now_ms),
-        producer_id=producer_id,
-        producer_epoch=0,
+        state,
+        producer_epoch=EPOCH_MAX,
+        status=TransactionStatus.PREPARE_ABORT,
+        partitions=refused,
+        last_update_ms=later(state, now_ms),
         previous_producer_id=NO_PRODUCER_ID,
+        next_producer_id=producer_id,
+        next_producer_epoch=0,
+        client_version=TransactionVersion.ZERO,  # The marker also ends what was written under the last epoch.
     )
 
 

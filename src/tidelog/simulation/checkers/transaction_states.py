@@ -111,7 +111,8 @@ def wrong_step(before: TransactionState | None, after: TransactionState | None) 
         if after.status is not TransactionStatus.EMPTY:
             yield f"begins in {after.status.label}"
         return
-    if before.status not in _BEFORE[after.status] and not _is_abort_of_nothing(before, after):
+    is_exempt = _is_abort_of_nothing(before, after) or _is_giving_up(before, after)
+    if before.status not in _BEFORE[after.status] and not is_exempt:
         yield f"goes from {before.status.label} to {after.status.label}"
     if before.producer_id == after.producer_id and after.producer_epoch < before.producer_epoch:
         yield f"goes from epoch {before.producer_epoch} to {after.producer_epoch}"
@@ -119,6 +120,12 @@ def wrong_step(before: TransactionState | None, after: TransactionState | None) 
         yield f"loses {sorted(set(before.partitions) - set(after.partitions))} from its transaction"
     if after.status.is_idle and after.partitions:
         yield f"has {list(after.partitions)} in {after.status.label}"
+
+
+def _is_giving_up(before: TransactionState, after: TransactionState) -> bool:
+    """Partitions that have met a later epoch of the producer, after a power cut, abort what they have open under its id before it changes."""
+    is_decided = before.status.is_decided and not before.is_given_up
+    return is_decided and after.is_given_up and set(after.partitions) <= set(before.partitions)
 
 
 def _is_abort_of_nothing(before: TransactionState, after: TransactionState) -> bool:
