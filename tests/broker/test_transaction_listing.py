@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+from tests.turns import with_turns
 from tidelog.broker.handlers import list_transactions
 from tidelog.model import ErrorCode
 from tidelog.wire.messages.list_transactions import (
@@ -71,3 +72,13 @@ def test_a_broker_that_stops_does_not_say_that_there_are_no_transactions() -> No
 def test_states_that_do_not_exist_are_given_back_also_by_a_broker_that_coordinates_nothing() -> None:
     response = answered(Transactions(), "Ongoing", "Nonsense", "PrepareCommit", "Nonsense", "ongoing")
     assert response.unknown_state_filters == ("Nonsense", "ongoing")
+
+
+def test_others_have_their_turn_while_very_many_ids_are_put_in_order() -> None:
+    names = [f"{number:05}" for number in range(5_000)]
+    transactions = Transactions([said(*names[first::50]) for first in range(50)])
+    node, context = cast("Node", Asked(transactions)), cast("RequestContext", None)
+
+    response, turns = asyncio.run(with_turns(list_transactions.handle(node, context, ListTransactionsRequest())))
+    assert [state.transactional_id for state in response.transaction_states] == names
+    assert turns >= 50 + 5

@@ -6,6 +6,7 @@ awaited by the connection, which keeps them in request order.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeAlias, cast
 
@@ -15,7 +16,11 @@ from tidelog.server.refusals import ConnectionRefused, Refusal
 from tidelog.wire.api import API_TABLE, ApiKey, Response, VersionRange
 from tidelog.wire.codec import decode_request
 from tidelog.wire.errors import MalformedMessage, UnsupportedRequest
-from tidelog.wire.frame import encode_response_frame, encode_unsupported_version_frame
+from tidelog.wire.frame import (
+    encode_response_frame,
+    encode_response_frame_in_slices,
+    encode_unsupported_version_frame,
+)
 from tidelog.wire.header import RequestHeader, decode_request_header
 
 Handler: TypeAlias = Callable[["RequestContext", object], object]
@@ -108,7 +113,7 @@ class Dispatcher:
         response = await answer
         if isinstance(response, Settling):
             return Settling(self._timed(route, began_ms, _encoded_settled(header, response.answer)))
-        frame = None if response is None else encode_response_frame(header, response)
+        frame = None if response is None else await _encoded(header, response)
         route.took(self._clock.monotonic_ms() - began_ms)
         return frame
 
@@ -118,6 +123,17 @@ def _unserved(header: RequestHeader) -> Frame:
     if header.api_key == ApiKey.API_VERSIONS:
         return encode_unsupported_version_frame(header.correlation_id)
     raise ConnectionRefused(f"{header.api_key.name} version {header.api_version} is not served", Refusal.UNSERVED)
+
+
+async def _encoded(header: RequestHeader, response: Response) -> Frame:
+    """Lists of all there is may be very long; others have their turn in between."""
+    frame: Frame = []
+    for encoded in encode_response_frame_in_slices(header, response):
+        if encoded is None:
+            await asyncio.sleep(0)
+        else:
+            frame = encoded
+    return frame
 
 
 async def _encoded_settled(header: RequestHeader, answer: Awaitable[Response | None]) -> Frame | None:

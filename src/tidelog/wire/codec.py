@@ -8,7 +8,7 @@ one more, since it imports kio; a broker calls `prepare` before it listens to ha
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Final, TypeAlias, cast
@@ -17,7 +17,7 @@ from tidelog.model import ErrorCode
 from tidelog.wire.api import API_TABLE, ApiKey, Request, Response
 from tidelog.wire.decoder import compile_decoder
 from tidelog.wire.elements import ElementBudget
-from tidelog.wire.encoder import compile_encoder
+from tidelog.wire.encoder import EncodeInSlices, compile_encoder, compile_sliced_encoder
 from tidelog.wire.errors import MalformedMessage, UnencodableMessage, UnsupportedRequest
 from tidelog.wire.hot.fetch_request import decode_fetch_request, encode_fetch_request
 from tidelog.wire.hot.fetch_response import decode_fetch_response, encode_fetch_response
@@ -45,6 +45,12 @@ def decode_request(key: ApiKey, version: int, body: Buffer) -> Request[Response]
 def encode_response(key: ApiKey, version: int, response: Response) -> list[Buffer]:
     """The body of `response`, as pieces to be sent one after the other. Raises UnencodableMessage."""
     return _encode(_response_codec(key, version), response)
+
+
+def encode_response_in_slices(key: ApiKey, version: int, response: Response) -> Iterator[list[Buffer] | None]:
+    """The same in slices, for answers that may be very long: the body comes last, and before it a None whenever others may have a turn."""
+    codec = _response_codec(key, version)
+    return codec.encode_in_slices(response)
 
 
 def encode_request(key: ApiKey, version: int, request: Request[Response]) -> list[Buffer]:
@@ -78,6 +84,20 @@ class _Codec:
     title: str  # for error messages
     decode: DecodeBody
     encode: EncodeBody
+    sliced: EncodeInSlices | None = None  # None where it is never worth it.
+
+    def encode_in_slices(self, message: object) -> Iterator[list[Buffer] | None]:
+        """The pieces of a body, after a None for each pause on the way. Raises UnencodableMessage."""
+        if self.sliced is None:
+            yield _encode(self, message)
+            return
+        out = bytearray()
+        try:
+            for _ in self.sliced(out, message):
+                yield None
+        except (struct.error, UnicodeEncodeError) as error:
+            raise UnencodableMessage(f"{self.title}: {error}") from error
+        yield [out]
 
 
 _UNSUPPORTED_VERSION: Final = INT16.pack(ErrorCode.UNSUPPORTED_VERSION)
@@ -129,7 +149,7 @@ def _compiled(title: str, layout: StructLayout, budget: ElementBudget | None) ->
         encode_struct(out, message)
         return [out]
 
-    return _Codec(title=title, decode=decode, encode=encode)
+    return _Codec(title=title, decode=decode, encode=encode, sliced=compile_sliced_encoder(layout))
 
 
 def _decode_whole(codec: _Codec, body: Buffer) -> Response:

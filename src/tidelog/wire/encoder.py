@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from struct import Struct
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tidelog.wire.encoding import Encoding, encoding_of
 from tidelog.wire.errors import UnencodableMessage
@@ -17,6 +17,12 @@ from tidelog.wire.tagged import write_tag
 Encode: TypeAlias = Callable[[bytearray, Any], None]
 """Appends one value."""
 
+EncodeInSlices: TypeAlias = Callable[[bytearray, Any], Iterator[None]]
+"""Appends one value, and yields while there is more of it."""
+
+SLICE_ELEMENTS: Final = 500
+"""Structs of a long array between two pauses: half a millisecond or so."""
+
 
 def compile_encoder(layout: StructLayout) -> Encode:
     """A function that writes one struct of this layout."""
@@ -27,6 +33,45 @@ def compile_encoder(layout: StructLayout) -> Encode:
             step(out, message)
 
     return encode_struct
+
+
+def compile_sliced_encoder(layout: StructLayout) -> EncodeInSlices:
+    """The same in slices: what is yielded says that there is more. Only the arrays of the struct itself are cut, not what is in them."""
+    steps = _steps(layout)
+
+    def encode_in_slices(out: bytearray, message: object) -> Iterator[None]:
+        for step in steps:
+            if isinstance(step, _ArrayStep):
+                yield from step.in_slices(out, message)
+            else:
+                step(out, message)
+
+    return encode_in_slices
+
+
+class _ArrayStep:
+    """Writes an array of structs that may be very long."""
+
+    def __init__(self, encode: Encode, encoding: Encoding, write: Encode, get: Callable[[object], Any]) -> None:
+        self._encode = encode
+        self._write_count = encoding.write_length
+        self._write = write
+        self._get = get
+
+    def __call__(self, out: bytearray, message: object) -> None:
+        self._write(out, message)
+
+    def in_slices(self, out: bytearray, message: object) -> Iterator[None]:
+        """As a call does, with a pause now and then."""
+        elements = self._get(message)
+        if elements is None or len(elements) <= SLICE_ELEMENTS:
+            self._write(out, message)
+            return
+        self._write_count(out, elements)
+        for first in range(0, len(elements), SLICE_ELEMENTS):
+            for element in elements[first : first + SLICE_ELEMENTS]:
+                self._encode(out, element)
+            yield
 
 
 def _steps(layout: StructLayout) -> tuple[Encode, ...]:
@@ -74,6 +119,7 @@ def _fixed_run(run: list[FieldLayout]) -> Encode:
 
 def _single(layout: StructLayout, field: FieldLayout) -> Encode:
     get = attrgetter(field.name)
+    encoding = encoding_of(is_flexible=layout.is_flexible)
     encode = _value_encoder(field, layout)
     may_be_none = field.is_nullable or field.kafka_type == UUID
 
@@ -83,6 +129,8 @@ def _single(layout: StructLayout, field: FieldLayout) -> Encode:
             raise UnencodableMessage(f"this version of {layout.message_type.__name__} cannot have a null {field.name}")
         encode(out, value)
 
+    if field.is_array and field.struct is not None:
+        return _ArrayStep(_element_encoder(field, encoding), encoding, write_single, get)
     return write_single
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tidelog.model import ErrorCode
 from tidelog.wire.api import API_TABLE, ApiKey, Request, Response
-from tidelog.wire.codec import encode_request, encode_response
+from tidelog.wire.codec import encode_request, encode_response, encode_response_in_slices
 from tidelog.wire.header import RequestHeader, encode_request_header, encode_response_header
 from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidelog.wire.primitives import INT32, Buffer
@@ -19,6 +21,13 @@ def encode_response_frame(header: RequestHeader, response: Response) -> list[Buf
     """The answer to the request with `header`, as the pieces of one frame. Raises UnencodableMessage."""
     start = encode_response_header(header.api_key, header.api_version, header.correlation_id)
     return _framed(start, encode_response(header.api_key, header.api_version, response))
+
+
+def encode_response_frame_in_slices(header: RequestHeader, response: Response) -> Iterator[list[Buffer] | None]:
+    """The same for answers that may be very long: the frame comes last, and before it a None whenever others may have a turn."""
+    start = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+    for body in encode_response_in_slices(header.api_key, header.api_version, response):
+        yield None if body is None else _framed(start, body)
 
 
 def encode_unsupported_version_frame(correlation_id: int) -> list[Buffer]:

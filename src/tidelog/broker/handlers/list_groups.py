@@ -9,6 +9,9 @@ v1: throttle time.  v3: flexible.  v4: states and a filter by them (KIP-518).  v
 
 from __future__ import annotations
 
+from operator import attrgetter
+
+from tidelog.broker.handlers.group_requests import in_order
 from tidelog.broker.node import Node
 from tidelog.model import ErrorCode
 from tidelog.server import RequestContext
@@ -26,5 +29,5 @@ async def handle(node: Node, context: RequestContext, request: ListGroupsRequest
     for answer in answers:
         if answer.error_code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
             return ListGroupsResponse(error_code=answer.error_code)
-    groups = sorted((group for answer in answers for group in answer.groups), key=lambda group: group.group_id)
-    return ListGroupsResponse(error_code=ErrorCode.NONE, groups=tuple(groups))
+    groups = await in_order((answer.groups for answer in answers), attrgetter("group_id"))
+    return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)

@@ -9,8 +9,10 @@ v0: filters by state and producer (KIP-664).  v1: by duration (KIP-994).  v2: by
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Final
 
+from tidelog.broker.handlers.group_requests import in_order
 from tidelog.broker.node import Node
 from tidelog.coordinator.transaction.states import TransactionStatus
 from tidelog.model import ErrorCode
@@ -31,9 +33,9 @@ async def handle(node: Node, context: RequestContext, request: ListTransactionsR
     for answer in answers:
         if answer.error_code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
             return ListTransactionsResponse(error_code=answer.error_code)
-    states = (state for answer in answers for state in answer.transaction_states)
+    states = await in_order((answer.transaction_states for answer in answers), attrgetter("transactional_id"))
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=tuple(dict.fromkeys(name for name in request.state_filters if name not in _STATES)),
-        transaction_states=tuple(sorted(states, key=lambda state: state.transactional_id)),
+        transaction_states=states,
     )
