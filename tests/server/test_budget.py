@@ -14,6 +14,7 @@ from tests.simulation.story import passed
 from tidelog.runtime import Address, Runtime
 from tidelog.server import ConnectionLimits, Dispatcher, Guard, GuardLimits, Listener, Refusal, RequestContext
 from tidelog.server.refusals import LINES_AT_ONCE, REFUSED_TOTAL, RefusalLog
+from tidelog.simulation import SimulationFailed
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.api_versions import ApiVersionsResponse
 
@@ -189,6 +190,17 @@ class Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.told.append(vars(record)["fields"])
+
+
+def test_a_bug_has_its_line_whatever_floods_of_refusals_come() -> None:
+    async def story(runtime: Runtime) -> None:
+        log = RefusalLog(runtime.clock, runtime.metrics)
+        for _ in range(10_000):
+            log.note(Address("10.0.0.1", 1), Refusal.MALFORMED, "x")
+        log.note(Address("10.0.0.2", 1), Refusal.BUG, "it broke", ArithmeticError("it broke"))
+
+    with pytest.raises(SimulationFailed, match="ArithmeticError"):
+        tell(story)
 
 
 def test_a_flood_of_refusals_is_counted_and_told_in_few_lines() -> None:

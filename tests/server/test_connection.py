@@ -12,7 +12,7 @@ from tests.simulation.story import passed
 from tidelog.model import ErrorCode, InvariantBroken
 from tidelog.runtime import Address, Runtime
 from tidelog.server import ConnectionLimits, Dispatcher, Guard, GuardLimits, Listener, RequestContext
-from tidelog.simulation import World
+from tidelog.simulation import SimulationFailed, World
 from tidelog.wire.api import ApiKey
 from tidelog.wire.frame import encode_request_frame
 from tidelog.wire.header import RequestHeader, read_correlation_id
@@ -72,8 +72,9 @@ async def listening(runtime: Runtime, handle: Handle) -> AsyncIterator[tuple[Lis
         yield listener, await runtime.network.connect(Client, Address("server", 9092))
 
 
-def tell(story: Callable[[Runtime], Awaitable[None]]) -> None:
+def tell(story: Callable[[Runtime], Awaitable[None]], *, survived: type[Exception] | None = None) -> None:
     with World() as world:
+        world.expected = () if survived is None else (survived,)
 
         async def told() -> None:
             await world.node("server").spawn(_awaited(story(world.node("server").runtime)))
@@ -135,7 +136,24 @@ def test_a_bug_in_a_handler_costs_its_connection_only() -> None:
             other.send(1)
             await other.until(lambda: other.answers == [1])
 
-    tell(story)
+    tell(story, survived=IndexError)
+    with pytest.raises(SimulationFailed, match=r"server#1 .*logged 'request failed': IndexError.* in buggy"):
+        tell(story)
+
+
+def test_a_bug_in_a_handler_that_waits_fails_a_simulated_run_though_its_broker_goes_on() -> None:
+    async def buggy(number: int) -> ApiVersionsResponse:
+        await passed(1)
+        raise LookupError(number)
+
+    async def story(runtime: Runtime) -> None:
+        async with listening(runtime, buggy) as (listener, client):
+            listener.serve()
+            client.send(4711)
+            await client.until(lambda: client.is_lost)
+
+    with pytest.raises(SimulationFailed, match=r"server#1 .*LookupError\(4711\).* in buggy"):
+        tell(story)
 
 
 def test_a_broken_invariant_stops_the_listener() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, suppress
 
 import pytest
@@ -196,6 +196,46 @@ def test_a_task_that_dies_unheard_fails_the_run(loop: SimulatedLoop) -> None:
     with pytest.raises(SimulationFailed, match="unheard") as failure:
         loop.run(run())
     assert isinstance(failure.value.__cause__, ValueError)
+
+
+def test_a_task_that_dies_is_named_with_the_last_lines_of_its_traceback(loop: SimulatedLoop) -> None:
+    async def dies() -> None:
+        raise ValueError("unheard")
+
+    async def run() -> None:
+        loop.create_task(dies(), name="the flusher")
+        await pause(1)
+
+    with pytest.raises(SimulationFailed, match=r"the flusher, which ran .*dies: .*test_loop.py:\d+ in dies"):
+        loop.run(run())
+
+
+def test_a_task_that_dies_and_is_held_fails_the_run_at_its_end(loop: SimulatedLoop) -> None:
+    async def dies() -> None:
+        raise ValueError("held")
+
+    task = loop.run(started(dies()))
+    loop.run(pause(1))
+    with pytest.raises(SimulationFailed, match=r"nobody has asked what .*dies died of: ValueError\('held'\)"):
+        loop.fail_unheard()
+    assert task.done()
+
+
+def test_a_task_that_dies_and_is_held_fails_the_run_when_its_process_is_killed(loop: SimulatedLoop) -> None:
+    async def dies() -> None:
+        raise ValueError("held")
+
+    process = Process("broker-1", 1)
+    task = loop.create_task(dies(), context=process.context)
+    loop.run(pause(1))
+    loop.kill(process)
+    with pytest.raises(SimulationFailed, match=r"broker-1#1 .*held"):
+        loop.run(pause(1))
+    assert task.done()
+
+
+async def started(work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    return asyncio.get_running_loop().create_task(work)
 
 
 def test_a_callback_that_raises_fails_the_run_at_once(loop: SimulatedLoop) -> None:

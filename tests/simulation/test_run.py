@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,10 +17,12 @@ from tests.simulation.clusters import T0, kills, make_topic, produce
 from tests.tiers import rest_proven
 from tidelog.simulation import SimulationFailed
 from tidelog.simulation.checkers import (
+    CheckerDied,
     InvariantBroken,
     all_checkers,
     cluster_checkers,
     end_checkers,
+    named,
     recovery_repeats,
 )
 from tidelog.simulation.checkers.recovery_repeats import recovery_violations
@@ -28,7 +31,7 @@ from tidelog.simulation.failures import Deadlock, Livelock
 from tidelog.simulation.faults.plan import FaultPlan
 from tidelog.simulation.observer import Snapshot
 from tidelog.simulation.run import LIVENESS, Progress, plan_of, run, violation_of
-from tidelog.simulation.verdict import Trial, Verdict
+from tidelog.simulation.verdict import SIMULATOR, Trial, Verdict
 from tidelog.simulation.workloads import History
 
 REPEATED = (5, 3)  # seeds whose faults act within the first seconds
@@ -59,6 +62,44 @@ def test_what_was_broken_for_one_look_fails_the_run() -> None:
     assert isinstance(failed.value.__cause__, InvariantBroken)
     assert failed.value.__cause__.checker == "I0 speaks once"
     assert checker.look_count == 3
+
+
+class Dies:
+    """A checker with a bug of its own."""
+
+    name = "I0 dies"
+
+    def look(self, snapshot: Snapshot) -> Iterator[str]:
+        yield from {"there": "nothing"}[str(snapshot.now_ms)]
+
+
+def test_a_checker_that_dies_fails_the_run_and_is_named() -> None:
+    cluster = SimulatedCluster(1, brokers=2)
+    cluster.checkers.append(Dies())
+    with pytest.raises(SimulationFailed, match="the checker I0 dies died of KeyError") as failed, cluster:
+        cluster.world.run_for_ms(10 * LOOK_EVERY_MS)
+    found = violation_of(failed.value, 1.0)
+    assert found.checker == SIMULATOR
+    assert re.search(r"test_run.py:\d+ in look", found.sentence)
+
+
+def test_an_end_checker_that_dies_is_named_and_one_that_speaks_is_heard() -> None:
+    with pytest.raises(CheckerDied, match="the checker I0 dies died of ZeroDivisionError"), named("I0 dies"):
+        divmod(1, 0)
+    with pytest.raises(InvariantBroken), named("I0 speaks"):
+        raise InvariantBroken("I0 speaks", "something is wrong", 1.0)
+
+
+@kills
+def test_a_run_that_dies_itself_is_a_violation_with_its_trace() -> None:
+    def hear(progress: Progress) -> None:
+        raise LookupError(progress.phase)
+
+    verdict = run(Trial(seed=1, seconds=1, plan=FaultPlan()), on_progress=hear)
+    assert verdict.violation is not None
+    assert verdict.violation.checker == SIMULATOR
+    assert "the run died of LookupError('start the brokers')" in verdict.violation.sentence
+    assert verdict.trace
 
 
 @kills

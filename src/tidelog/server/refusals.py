@@ -40,19 +40,22 @@ class ConnectionRefused(Exception):
 
 
 class RefusalLog:
-    """Counts every refusal and writes the first ones of a burst down, then one a second; the others are told as a number."""
+    """Counts every refusal and writes the first ones of a burst down, then one a second; the others are told as a number.
+
+    Bugs have lines of their own: a flood of bad clients hides none of them.
+    """
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
-        self._clock = clock
         self._counters = {kind: metrics.counter(REFUSED_TOTAL, reason=kind.value) for kind in Refusal}
-        self._lines_left = float(LINES_AT_ONCE)
-        self._refilled_ms = clock.monotonic_ms()
+        self._lines = _Allowance(clock)
+        self._lines_of_bugs = _Allowance(clock)
         self._untold = 0
 
     def note(self, peer: Address, kind: Refusal, reason: str, bug: Exception | None = None) -> None:
         """One connection was refused. A reason may quote the client, so it is cut here and escaped by the renderer."""
         self._counters[kind].add()
-        if not self._may_write():
+        lines = self._lines if bug is None else self._lines_of_bugs
+        if not lines.take():
             self._untold += 1
             return
         cut = reason if len(reason) <= _REASON_LENGTH_MAX else f"{reason[:_REASON_LENGTH_MAX]}..."
@@ -64,11 +67,21 @@ class RefusalLog:
 
     def tell_the_rest(self) -> None:
         """Say how many were refused without a line; called now and then."""
-        if self._untold and self._may_write():
+        if self._untold and self._lines.take():
             logger.warning("connections refused without a line", extra=fields(count=self._untold))
             self._untold = 0
 
-    def _may_write(self) -> bool:
+
+class _Allowance:
+    """So many lines at once, and then one now and then."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lines_left = float(LINES_AT_ONCE)
+        self._refilled_ms = clock.monotonic_ms()
+
+    def take(self) -> bool:
+        """Whether one more may be written; it counts as written."""
         now_ms = self._clock.monotonic_ms()
         refilled = self._lines_left + (now_ms - self._refilled_ms) / LINE_EVERY_MS
         self._lines_left = min(refilled, LINES_AT_ONCE)

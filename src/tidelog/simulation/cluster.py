@@ -310,6 +310,8 @@ class SimulatedCluster:
             self.look()
         except InvariantBroken as broken:
             self.world.loop.fail(self.world.loop.world, "a checker spoke", broken)
+        except Exception as died:  # noqa: BLE001  # Else the looks end, or a broker gets what a checker raised, and nobody hears.
+            self.world.loop.fail(self.world.loop.world, "a look at the cluster died", died)
 
     def _stop(self) -> None:
         for broker in self.brokers.values():

@@ -24,7 +24,7 @@ from contextvars import Context, ContextVar
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 
 from tidelog.simulation.disk_executor import SimulatedExecutor
-from tidelog.simulation.failures import Deadlock, Forbidden, Livelock, SimulationFailed
+from tidelog.simulation.failures import Deadlock, Forbidden, Livelock, SimulationFailed, told
 from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.simulation.virtual_time import VirtualTime
 
@@ -101,6 +101,8 @@ class SimulatedLoop(VirtualTime, asyncio.BaseEventLoop):
 
     def kill(self, process: Process) -> None:
         """The process runs nothing any more from the next callback on. What it was waiting in is kept, so that no `finally` runs."""
+        if not process.ready:  # Else somebody may be about to hear.
+            self._fail_unheard(lambda task: task.owner is process)
         process.is_alive = False
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, OwnedTask) and task.owner is process]
         for task in tasks:
@@ -123,7 +125,7 @@ class SimulatedLoop(VirtualTime, asyncio.BaseEventLoop):
 
     def fail(self, process: Process, what: str, error: object) -> None:
         """Note a failure of a process; the run ends with it after the current callback."""
-        failure = SimulationFailed(f"{process} at {self._now:.6f} s: {what}: {error!r}")
+        failure = SimulationFailed(f"{process} at {self._now:.6f} s: {what}: {told(error)}")
         failure.__cause__ = error if isinstance(error, BaseException) else None
         self.failures.append(failure)
 
@@ -299,6 +301,18 @@ class SimulatedLoop(VirtualTime, asyncio.BaseEventLoop):
         if self._unheard:
             gc.collect()
 
+    def fail_unheard(self) -> None:
+        """The run is over: whoever has not asked by now what a task died of will not ask."""
+        self._fail_unheard(lambda task: task.owner.is_alive)
+        self._raise_failure()
+
+    def _fail_unheard(self, is_meant: Callable[[OwnedTask[Any]], bool]) -> None:
+        # A task that somebody holds is never thrown away, so asyncio never reports it.
+        for found in self._unheard:
+            task = found()
+            if isinstance(task, OwnedTask) and _is_unheard(task) and is_meant(task):
+                self.fail(task.owner, f"nobody has asked what {_named(task)} died of", task.exception())
+
     def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[object, object]) -> None:
         if not self._is_burying:
             super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
@@ -332,14 +346,23 @@ def _is_unheard(task: asyncio.Future[Any] | None) -> bool:
 def _note_failure(loop: asyncio.AbstractEventLoop, details: dict[str, object]) -> None:
     if not isinstance(loop, SimulatedLoop) or loop._is_burying:
         return
-    owner = getattr(details.get("future") or details.get("task"), "owner", None) or current_process()
+    task = details.get("future") or details.get("task")
+    owner = getattr(task, "owner", None) or current_process()
     if owner is None and isinstance(handle := details.get("handle"), asyncio.Handle):
         owner = _owner(handle._context)  # type: ignore[attr-defined]
     if isinstance(owner, Process) and not owner.is_alive:
         return
+    what = str(details.get("message"))
     loop.fail(
-        owner if isinstance(owner, Process) else loop.world, str(details.get("message")), details.get("exception")
+        owner if isinstance(owner, Process) else loop.world,
+        f"{what}: {_named(task)}" if isinstance(task, asyncio.Task) else what,
+        details.get("exception"),
     )
+
+
+def _named(task: asyncio.Task[Any]) -> str:
+    """What a task is called, and what it ran."""
+    return f"{task.get_name()}, which ran {getattr(task.get_coro(), '__qualname__', 'nothing')}"
 
 
 class _Buried(BaseException):

@@ -14,11 +14,19 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tidelog.client import ClientError
-from tidelog.simulation.checkers import InvariantBroken, all_checkers, cluster_checkers, end_checkers, recovery_repeats
+from tidelog.simulation.checkers import (
+    CheckerDied,
+    InvariantBroken,
+    all_checkers,
+    cluster_checkers,
+    end_checkers,
+    named,
+    recovery_repeats,
+)
 from tidelog.simulation.checkers.ending import ending_of
 from tidelog.simulation.checkers.transactions_end import undecided
 from tidelog.simulation.cluster import LOG_DIR, SimulatedCluster
-from tidelog.simulation.failures import Deadlock, Forbidden, Livelock, SimulationFailed
+from tidelog.simulation.failures import Deadlock, Forbidden, Livelock, SimulationFailed, told
 from tidelog.simulation.faults.doses import Doses
 from tidelog.simulation.faults.drawing import draw_plan
 from tidelog.simulation.faults.injector import Injector
@@ -26,7 +34,7 @@ from tidelog.simulation.faults.plan import FaultPlan
 from tidelog.simulation.loop import OwnedTask
 from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.simulation.registry_session import RegistryTiming
-from tidelog.simulation.verdict import HIGH_WATERMARK, Trial, Verdict, Violation
+from tidelog.simulation.verdict import HIGH_WATERMARK, SIMULATOR, Trial, Verdict, Violation
 from tidelog.simulation.workloads import (
     STOP_WITHIN_MS,
     History,
@@ -130,6 +138,10 @@ class _Run:
             return violation_of(failed, self._now_ms)
         except (_NotInTime, TimeoutError, ClientError) as error:
             return Violation(checker=LIVENESS, sentence=str(error) or repr(error), at_ms=self._now_ms)
+        except CheckerDied as died:
+            return Violation(checker=SIMULATOR, sentence=str(died), at_ms=self._now_ms)
+        except Exception as error:  # noqa: BLE001  # The seed has failed, and its trace is worth more than ours.
+            return Violation(checker=SIMULATOR, sentence=f"the run died of {told(error)}", at_ms=self._now_ms)
         return None
 
     # The phases.
@@ -172,13 +184,15 @@ class _Run:
         self._phase("look at what is left")
         ending = ending_of(self._cluster, self._history)
         for checker in end_checkers():
-            for sentence in checker.verdict(ending):
-                raise InvariantBroken(checker.name, sentence, self._now_ms)
+            with named(checker.name):
+                for sentence in checker.verdict(ending):
+                    raise InvariantBroken(checker.name, sentence, self._now_ms)
         self._phase("recover copies of the disks")
         snapshot = self._cluster.snapshot()  # Coordinators may have written something since: that a session is over.
         for broker in self._cluster.brokers.values():
-            for sentence in recovery_repeats.recovery_violations(broker, snapshot, LOG_DIR):
-                raise InvariantBroken(recovery_repeats.NAME, sentence, self._now_ms)
+            with named(recovery_repeats.NAME):
+                for sentence in recovery_repeats.recovery_violations(broker, snapshot, LOG_DIR):
+                    raise InvariantBroken(recovery_repeats.NAME, sentence, self._now_ms)
 
     # What may be missing.
 
@@ -257,5 +271,7 @@ def violation_of(failed: SimulationFailed, now_ms: float) -> Violation:
     cause = failed.__cause__
     if isinstance(cause, InvariantBroken):
         return Violation(checker=cause.checker, sentence=cause.sentence, at_ms=cause.at_ms)
+    if isinstance(cause, CheckerDied):
+        return Violation(checker=SIMULATOR, sentence=str(cause), at_ms=now_ms)
     kind = next((name for each, name in _FAILURES if isinstance(failed, each)), "a task died")
     return Violation(checker=kind, sentence=str(failed), at_ms=now_ms)

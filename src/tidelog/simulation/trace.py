@@ -43,11 +43,16 @@ class Trace:
 
 
 class TraceHandler(logging.Handler):
-    """Puts what shells log into the trace, in the words of the production log."""
+    """Puts what shells log into the trace, in the words of the production log.
 
-    def __init__(self, trace: Trace) -> None:
+    A shell logs an exception with its traceback where it survives a bug: one request, or one coordinator, goes, and the node goes on. In
+    production that is right; here somebody must hear of it.
+    """
+
+    def __init__(self, trace: Trace, on_bug: Callable[[str, BaseException], None]) -> None:
         super().__init__(logging.INFO)
         self._trace = trace
+        self._on_bug = on_bug
 
     def emit(self, record: logging.LogRecord) -> None:
         """One record, one line; of an exception the kind and message, not the places, which move with every edit."""
@@ -55,4 +60,5 @@ class TraceHandler(logging.Handler):
         fields: dict[str, object] = dict(getattr(record, FIELDS_ATTRIBUTE, {}))
         if record.exc_info and record.exc_info[1] is not None:
             fields["error"] = repr(record.exc_info[1])
+            self._on_bug(record.getMessage(), record.exc_info[1])
         self._trace.add("world" if process is None else process.name, record.getMessage(), **fields)

@@ -21,7 +21,7 @@ from tidelog.simulation.clock import SimulatedClock
 from tidelog.simulation.disk import SimulatedDisk
 from tidelog.simulation.disk_image import Loss
 from tidelog.simulation.fabric import Fabric
-from tidelog.simulation.loop import OwnedTask, Process, SimulatedLoop
+from tidelog.simulation.loop import OwnedTask, Process, SimulatedLoop, current_process
 from tidelog.simulation.metrics import SimulatedMetrics
 from tidelog.simulation.network import SimulatedNetwork
 from tidelog.simulation.randomness import SimulatedRandomness
@@ -125,8 +125,8 @@ class Node:
     def _main_ended(self, task: asyncio.Future[object], process: Process) -> None:
         if not process.is_alive:  # Killed in its last callback: whatever it raised then, nobody hears.
             return
-        self._end("ended", lost_power=False)
         error = None if task.cancelled() else task.exception()
+        self._end("ended", lost_power=False)
         if error is not None and not self.excuse(error):
             self._world.loop.fail(process, "the main of the node raised", error)
 
@@ -152,8 +152,9 @@ class World:
         self.loop = SimulatedLoop(self.randomness.stream("sched"))
         self.trace = Trace(self.loop.time_ms)
         self.fabric = Fabric(self.loop, self.randomness.stream("net"), self.trace)
+        self.expected: tuple[type[BaseException], ...] = ()  # what a test puts into a broker that shall survive it
         self._nodes: dict[str, Node] = {}
-        self._handler = TraceHandler(self.trace)
+        self._handler = TraceHandler(self.trace, self._survived)
         self._logger = logging.getLogger("tidelog")
         self._logger_before = (self._logger.level, self._logger.propagate)
         self._collects_garbage = False
@@ -170,8 +171,15 @@ class World:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is not None:
-            error.add_note(f"seed {self.seed}; the trace ends with\n{self.trace.text(last=40)}")
+        try:
+            if error is not None:
+                error.add_note(f"seed {self.seed}; the trace ends with\n{self.trace.text(last=40)}")
+            else:
+                self.loop.fail_unheard()
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
         self._logger.removeHandler(self._handler)
         level, self._logger.propagate = self._logger_before
         self._logger.setLevel(level)
@@ -192,6 +200,13 @@ class World:
     def run_for_ms(self, duration_ms: float) -> None:
         """Let virtual time pass."""
         self.run(asyncio.sleep(duration_ms / 1000))
+
+    def _survived(self, sentence: str, error: BaseException) -> None:
+        process = current_process()
+        if isinstance(error, self.expected):
+            return
+        if process is None or process.is_alive:  # Killed in its last callback: whatever it met then, nobody hears.
+            self.loop.fail(process or self.loop.world, f"it logged '{sentence}'", error)
 
     def digest(self) -> str:
         """The fingerprint of the run: the trace, every byte delivered, how many callbacks ran, and when it ended."""

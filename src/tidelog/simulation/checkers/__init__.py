@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.simulation.checkers.aborted_lists_agree import AbortedListsAgree
@@ -40,6 +41,7 @@ from tidelog.simulation.checkers.transactions_once import TransactionsOnce
 from tidelog.simulation.checkers.zombies_change_nothing import ZombiesChangeNothing
 from tidelog.simulation.checkers.zombies_commit_nothing import ZombiesCommitNothing
 from tidelog.simulation.checkers.zombies_end_nothing import ZombiesEndNothing
+from tidelog.simulation.failures import told
 from tidelog.simulation.observer import Snapshot
 
 if TYPE_CHECKING:  # Both import the checkers.
@@ -52,6 +54,7 @@ __all__ = [
     "AcknowledgedStays",
     "BoundsHold",
     "Checker",
+    "CheckerDied",
     "CommitsNeedMinimum",
     "CommittedNeverChanges",
     "CommittedOffsetsStay",
@@ -93,6 +96,7 @@ __all__ = [
     "check",
     "cluster_checkers",
     "end_checkers",
+    "named",
 ]
 
 
@@ -107,6 +111,10 @@ class Checker(Protocol):
     def look(self, snapshot: Snapshot) -> Iterator[str]:
         """What is broken now, or with regard to what was seen before."""
         ...
+
+
+class CheckerDied(Exception):
+    """A checker broke, so nothing is known about its invariant; the message tells which, and of what."""
 
 
 class InvariantBroken(Exception):
@@ -182,5 +190,17 @@ def end_checkers() -> list[EndChecker]:
 def check(checkers: Sequence[Checker], snapshot: Snapshot) -> None:
     """Raise InvariantBroken for the first violation."""
     for checker in checkers:
-        for violation in checker.look(snapshot):
-            raise InvariantBroken(checker.name, violation, snapshot.now_ms)
+        with named(checker.name):
+            for violation in checker.look(snapshot):
+                raise InvariantBroken(checker.name, violation, snapshot.now_ms)
+
+
+@contextmanager
+def named(checker: str) -> Iterator[None]:
+    """Raise CheckerDied where the checker in the block breaks."""
+    try:
+        yield
+    except InvariantBroken:
+        raise
+    except Exception as error:
+        raise CheckerDied(f"the checker {checker} died of {told(error)}") from error
