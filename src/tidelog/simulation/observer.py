@@ -57,13 +57,15 @@ class SeenLog:
     What checkers have found out about the first batches stays true, so they remember by `number` how far they got.
     """
 
-    __slots__ = ("batches", "is_rotten", "number")
+    __slots__ = ("batches", "is_rotten", "missing", "number")
 
     def __init__(self, number: int, batches: Iterable[StoredBatch] = ()) -> None:
         self.number = number
         self.batches = list(batches)
         self.is_rotten = False
-        """A fault has changed its bytes or taken them away; what they say now is nobody's fault, and was not read to its end."""
+        """A fault has changed its bytes; what they say now is nobody's fault, and was not read to its end."""
+        self.missing = ""
+        """The path of a segment that is not there: no fault takes a file from a broker that runs, and the log was not read to its end."""
 
     def index_at(self, offset: Offset) -> int:
         """Place of the first batch that ends at or after an offset."""
@@ -254,7 +256,7 @@ class Observer:
             known = self._known[place.broker_id, log.topic_partition] = _Known(
                 place.life, log, SeenLog(self._log_count)
             )
-        if not known.seen.is_rotten:
+        if not (known.seen.is_rotten or known.seen.missing):
             _read(known, place.disk)
         known.sealed = tuple(log.segments[:-1])
         return known
@@ -277,8 +279,12 @@ def _read(known: _Known, disk: Peekable) -> None:
         start -= 1
     for segment in log.segments[start:]:
         position = position if segment.base_offset == base_offset else 0
-        file = disk.peek(f"{log.directory}/{file_name(segment.base_offset, LOG)}")
-        if file is None or file.is_rotten:
+        path = f"{log.directory}/{file_name(segment.base_offset, LOG)}"
+        file = disk.peek(path)
+        if file is None:
+            known.seen.missing = path
+            return
+        if file.is_rotten:
             known.seen.is_rotten = True
             return
         if segment.size > position:

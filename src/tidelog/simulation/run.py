@@ -182,6 +182,7 @@ class _Run:
 
     def _judge(self) -> None:
         self._phase("look at what is left")
+        self._until(self._not_whole, SETTLE_WITHIN_MS)  # A leadership may have moved while the readers stopped.
         ending = ending_of(self._cluster, self._history)
         for checker in end_checkers():
             with named(checker.name):
@@ -208,12 +209,16 @@ class _Run:
                 yield f"the workload {workload.name} does not go on"
 
     def _not_settled(self) -> Iterator[str]:
+        yield from self._not_whole()
+        snapshot = self._cluster.snapshot()
+        yield from undecided(snapshot)
+        yield from laggards(self._workloads, snapshot)
+
+    def _not_whole(self) -> Iterator[str]:
         snapshot = self._cluster.snapshot()
         for topic_partition in snapshot.states:
             if not snapshot.is_whole(topic_partition):
                 yield f"the replicas of {topic_partition} are not equal and in sync"
-        yield from undecided(snapshot)
-        yield from laggards(self._workloads, snapshot)
 
     # How it is done.
 

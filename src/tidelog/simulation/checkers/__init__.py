@@ -16,6 +16,8 @@ from tidelog.simulation.checkers.delivered_once import DeliveredOnce
 from tidelog.simulation.checkers.ending import EndChecker
 from tidelog.simulation.checkers.epochs_are_noted import EpochsAreNoted
 from tidelog.simulation.checkers.equal_below_watermark import EqualBelowWatermark
+from tidelog.simulation.checkers.everything_is_read import EverythingIsRead
+from tidelog.simulation.checkers.files_are_there import FilesAreThere
 from tidelog.simulation.checkers.flushed_stays import FlushedStays
 from tidelog.simulation.checkers.groups_process_everything import GroupsProcessEverything
 from tidelog.simulation.checkers.isr_has_committed import IsrHasCommitted
@@ -62,6 +64,8 @@ __all__ = [
     "EndChecker",
     "EpochsAreNoted",
     "EqualBelowWatermark",
+    "EverythingIsRead",
+    "FilesAreThere",
     "FlushedStays",
     "GroupsProcessEverything",
     "InvariantBroken",
@@ -128,11 +132,12 @@ class InvariantBroken(Exception):
 
 
 def all_checkers(may_lose: Callable[[str], bool] = lambda _: False) -> list[Checker]:
-    """I2 to I7 and I13, log matching, and no holes; I1 needs to know what was acknowledged and is made by the workload.
+    """Files, I2 to I7 and I13, log matching, and no holes; I1 needs to know what was acknowledged and is made by the workload.
 
     `may_lose` names the topics of unclean elections, which give up a part of I2, I3 and I5; each of these says what holds all the same.
     """
     return [
+        FilesAreThere(),
         CommittedNeverChanges(may_lose),
         EqualBelowWatermark(may_lose),
         BoundsHold(),
@@ -170,6 +175,7 @@ def cluster_checkers(cluster: SimulatedCluster, history: History) -> list[Checke
 def end_checkers() -> list[EndChecker]:
     """What can be judged only when everything is over: I1, I8, I9, what readers saw, and what is left of the load."""
     return [
+        EverythingIsRead(),
         AcknowledgedStayed(),
         DeliveredOnce(),
         NothingReadVanishes(),

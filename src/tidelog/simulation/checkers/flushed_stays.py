@@ -107,7 +107,7 @@ def _is_rotten(disk: SimulatedDisk, partition: Partition) -> bool:
     if not disk.harm_count:
         return False
     files = [disk.peek(segment.path(LOG)) for segment in partition.log.segments]
-    return any(file is None or file.is_rotten for file in files)
+    return any(file is not None and file.is_rotten for file in files)
 
 
 def _is_shorter(before: _Kept, now: _Kept, partition: Partition) -> bool:

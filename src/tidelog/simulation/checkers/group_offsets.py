@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.internal_topics import GROUPS_TOPIC
@@ -11,16 +11,16 @@ from tidelog.coordinator.group.records import key_version, read_committed_offset
 from tidelog.coordinator.placement import partition_of
 from tidelog.model import BrokerId, ErrorCode, Offset, TopicPartition
 from tidelog.partition import Partition
-from tidelog.records import headers, read_records
+from tidelog.records import read_records
 from tidelog.records.batch import BatchHeader
 from tidelog.records.control import MarkerType, read_marker
 from tidelog.runtime import Runtime
+from tidelog.simulation.checkers.reading import batches_of
 from tidelog.simulation.observer import Snapshot
 
 if TYPE_CHECKING:  # Imports the checkers.
     from tidelog.simulation.cluster import SimulatedCluster
 
-_READ_BYTES: Final = 1 << 20
 _INFLATED_BYTES_MAX: Final = 1 << 24
 _OFFSET_KEY_VERSIONS: Final = (0, 1)
 
@@ -42,9 +42,13 @@ def committed_offsets(cluster: SimulatedCluster, groups: Sequence[str]) -> dict[
 
 
 def stored_offsets(
-    cluster: SimulatedCluster, snapshot: Snapshot, groups: Sequence[str]
+    cluster: SimulatedCluster,
+    snapshot: Snapshot,
+    groups: Sequence[str],
+    *,
+    except_of: Container[tuple[BrokerId, TopicPartition]] = (),
 ) -> dict[str, dict[BrokerId, dict[TopicPartition, Offset]]]:
-    """What the log of each replica of a group's partition says; nothing for a broker that has no such log."""
+    """What the log of each replica of a group's partition says; nothing for a broker that has no such log, or is excepted."""
     count = sum(topic_partition.topic == GROUPS_TOPIC for topic_partition in snapshot.states)
     found: dict[str, dict[BrokerId, dict[TopicPartition, Offset]]] = {}
     for group in groups if count else ():
@@ -52,7 +56,7 @@ def stored_offsets(
         for broker_id in snapshot.states[place].assignment:
             replicas = cluster.brokers[broker_id].partitions()
             partition = next((one for one in replicas if one.topic_partition == place), None)
-            stored = {} if partition is None else offsets_in(partition)
+            stored = {} if partition is None or (broker_id, place) in except_of else offsets_in(partition)
             found.setdefault(group, {})[broker_id] = {
                 key[1]: offset for key, offset in stored.items() if key[0] == group
             }
@@ -61,16 +65,9 @@ def stored_offsets(
 
 def offsets_in(partition: Partition) -> dict[tuple[str, TopicPartition], Offset]:
     """What is left when all records of a replica's log are read from the first to the last."""
-    log = partition.log
     stored = _Stored()
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data = log.read(offset, max_bytes=_READ_BYTES, end_offset=log.log_end_offset)
-        for position, header in headers(data):
-            if position + header.size > len(data):
-                break
-            offset = header.next_offset
-            stored.replay(header, data[position : position + header.size])
+    for header, batch in batches_of(partition.log):
+        stored.replay(header, batch)
     return {place: offset for place, (_, offset) in stored.found.items() if offset is not None}
 
 

@@ -51,7 +51,10 @@ class RecoveredIsSound:
 def _unsound(partition: Partition, disk: SimulatedDisk) -> Iterator[str]:
     for segment in partition.log.segments:
         file = disk.peek(segment.path(LOG))
-        if file is None or file.is_rotten:
+        if file is None:
+            yield f"no file {segment.path(LOG)}"
+            return
+        if file.is_rotten:
             continue
         batches = _whole_batches(bytes(file.content[: segment.size]))
         end = max((ends for _, ends in batches.values()), default=0)

@@ -6,21 +6,20 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.config import BrokerConfig, LogConfig
-from tidelog.model import ApiError, LeaderEpoch, Offset, TopicPartition
-from tidelog.records.batch import headers
+from tidelog.model import LeaderEpoch, Offset, TopicPartition
+from tidelog.simulation.checkers.reading import Unreadable, batches_of
 from tidelog.simulation.disk import SimulatedDisk
 from tidelog.simulation.disk_image import Loss
 from tidelog.simulation.observer import ReplicaView
 from tidelog.storage import LogDirectory, PartitionLog
 from tidelog.storage.checkpoints import decode_meta_properties
-from tidelog.storage.names import META_PROPERTIES
+from tidelog.storage.names import LOG, META_PROPERTIES
 
 if TYPE_CHECKING:
     from tidelog.simulation.cluster import SimulatedBroker
     from tidelog.simulation.observer import Snapshot
 
 NAME: Final = "I13 recovery repeats and invents nothing"
-_READ_BYTES: Final = 1 << 20
 
 
 class _Batch(NamedTuple):
@@ -37,6 +36,7 @@ class _Recovered(NamedTuple):
     epochs: tuple[tuple[LeaderEpoch, Offset], ...]
     batches: tuple[_Batch, ...]
     damage: str  # what could not be read; empty where all could
+    is_rotten: bool  # a fault has turned a bit of it, which explains the damage
 
 
 def recovery_violations(broker: SimulatedBroker, snapshot: Snapshot, log_dir: str) -> Iterator[str]:
@@ -61,17 +61,26 @@ def _wrong(disk: SimulatedDisk, living: Mapping[TopicPartition, ReplicaView], lo
     first = _recover(disk, log_dir)
     disk.crash(lose=Loss.NOTHING)
     second = _recover(disk, log_dir)
+    for topic_partition in (*first, *(each for each in second if each not in first)):
+        log, again = first.get(topic_partition), second.get(topic_partition)
+        if log is None or log != again:
+            yield (f"{topic_partition} {_told(log)}, and is different when recovered once more: {_told(again)}")
     for topic_partition, log in first.items():
-        if second.get(topic_partition) != log:
-            yield f"{topic_partition} ends at {log.log_end_offset}, and differently when recovered once more"
         view = living.get(topic_partition)
+        if log.damage and not log.is_rotten:
+            yield f"{topic_partition} cannot be read: {log.damage}"
         if view is not None and not view.log.is_rotten:
             yield from _invented(log, view)
+    for topic_partition, view in living.items():
+        if topic_partition not in first and view.batch_count:
+            yield f"{topic_partition} is not there, of which the broker has a log that ends at {view.log_end_offset}"
+
+
+def _told(log: _Recovered | None) -> str:
+    return "is not there" if log is None else f"ends at {log.log_end_offset}"
 
 
 def _invented(log: _Recovered, view: ReplicaView) -> Iterator[str]:
-    if log.damage:
-        yield f"{view.topic_partition} cannot be read: {log.damage}"
     known = {_Batch(each.base_offset, each.last_offset, each.leader_epoch, each.crc) for each in view.batches}
     first = max(view.log_start_offset, view.rewritable_below)
     for batch in log.batches:
@@ -89,11 +98,13 @@ def _recover(disk: SimulatedDisk, log_dir: str) -> dict[TopicPartition, _Recover
     for each in directory.found():
         log = directory.open_log(each.topic_partition, defaults, now_ms=0, topic_id=each.topic_id)
         batches, damage = _batches(log)
+        files = [disk.peek(segment.path(LOG)) for segment in log.segments]
         found[each.topic_partition] = _Recovered(
             log_end_offset=log.log_end_offset,
             epochs=tuple((entry.leader_epoch, entry.start_offset) for entry in log.epochs),
             batches=batches,
             damage=damage,
+            is_rotten=any(file is not None and file.is_rotten for file in files),
         )
     directory.release()
     return found
@@ -102,13 +113,9 @@ def _recover(disk: SimulatedDisk, log_dir: str) -> dict[TopicPartition, _Recover
 def _batches(log: PartitionLog) -> tuple[tuple[_Batch, ...], str]:
     """What can be read, and why no more of it."""
     found: list[_Batch] = []
-    offset = log.log_start_offset
     try:
-        while offset < log.log_end_offset:
-            data = log.read(offset, max_bytes=_READ_BYTES, end_offset=log.log_end_offset)
-            for _, header in headers(data):
-                found.append(_Batch(header.base_offset, header.last_offset, header.leader_epoch, header.crc))
-                offset = header.last_offset + 1
-    except ApiError as error:
-        return tuple(found), str(error)
+        for header, _ in batches_of(log):
+            found.append(_Batch(header.base_offset, header.last_offset, header.leader_epoch, header.crc))
+    except Unreadable as why:
+        return tuple(found), str(why)
     return tuple(found), ""

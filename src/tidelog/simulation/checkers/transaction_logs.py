@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from tidelog.model import BrokerId, Offset, ProducerId, TopicPartition
 from tidelog.partition import Partition
-from tidelog.records import headers, read_records
+from tidelog.records import read_records
 from tidelog.records.control import MarkerType, read_marker
+from tidelog.simulation.checkers.reading import batches_of
 from tidelog.storage import PartitionLog
 
-_READ_BYTES: Final = 1 << 20
 _INFLATED_BYTES_MAX: Final = 1 << 24
 
 
@@ -59,8 +58,7 @@ def transaction_log(partition: Partition) -> TransactionLog:
 def _transactions(log: PartitionLog) -> list[LoggedTransaction]:
     found: list[LoggedTransaction] = []
     open_now: dict[ProducerId, LoggedTransaction] = {}
-    for batch in _batches(log):
-        _, header = next(headers(batch))
+    for header, batch in batches_of(log):
         if header.is_control:
             ended = open_now.pop(header.producer_id, None)
             if ended is not None:  # A marker may come twice, or where nothing was written.
@@ -76,13 +74,3 @@ def _transactions(log: PartitionLog) -> list[LoggedTransaction]:
             for record in read_records(batch, max_bytes=_INFLATED_BYTES_MAX):
                 transaction.values[record.offset] = record.value or b""
     return found
-
-
-def _batches(log: PartitionLog) -> Iterator[bytes]:
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data = log.read(offset, max_bytes=_READ_BYTES, end_offset=log.log_end_offset)
-        for position, header in headers(data):
-            if position + header.size <= len(data):
-                offset = header.next_offset
-                yield data[position : position + header.size]

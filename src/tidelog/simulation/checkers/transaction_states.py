@@ -148,7 +148,7 @@ def _batches(
         if after <= start_offset:
             continue
         file = place.disk.peek(f"{log.directory}/{file_name(segment.base_offset, LOG)}")
-        if file is None or file.is_rotten:
+        if file is None or file.is_rotten:  # Of a file that is gone `files_are_there` speaks.
             return
         data = bytes(file.content[: segment.size])
         for position, header in headers(data):
