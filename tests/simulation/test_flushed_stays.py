@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from tests.simulation.clusters import T0, kills, make_topic, produce
 from tidelog.partition import Partition
 from tidelog.simulation.checkers import FlushedStays, RecoveredIsSound
 from tidelog.simulation.cluster import LOG_DIR, SimulatedCluster
+from tidelog.simulation.disk_faults import PowerCut
 
 SEGMENT = f"{LOG_DIR}/{T0}/00000000000000000000.log"
 EVERY_MESSAGE = {"log.flush.interval.messages": "1"}
@@ -43,6 +46,30 @@ def test_a_log_that_comes_back_without_what_it_had_flushed_is_noticed(is_lost: b
         cluster.until(lambda: replica(cluster) is not None, "the replica is back")
         found = ["t-0: broker 1 had flushed up to 1 and came back with a log that ends at 0"] if is_lost else []
         assert broken(checker, cluster) == found
+        assert broken(checker, cluster) == []
+
+
+@kills
+@pytest.mark.slow
+@pytest.mark.parametrize("dies_in", ["truncate", "fsync", "nothing"])
+def test_a_log_that_its_broker_has_cut_before_it_died_unseen_comes_back_short(dies_in: str) -> None:
+    with SimulatedCluster(3, settings=EVERY_MESSAGE) as cluster:
+        make_topic(cluster, (1,))
+        produce(cluster, b"flushed")
+        broker, checker = cluster.brokers[1], FlushedStays(cluster.brokers.values())
+        assert broken(checker, cluster) == []
+        partition = replica(cluster)
+        assert partition is not None
+        broker.node.disk.on_operation(
+            lambda operation: broker.die_now() if (operation.name, operation.path) == (dies_in, SEGMENT) else None
+        )
+        with suppress(PowerCut):
+            partition.log.truncate_to(0)
+        if broker.node.is_running:
+            broker.die_now()
+        dies_in = "nothing any more"
+        broker.restart()
+        cluster.until(lambda: replica(cluster) is not None, "the replica is back")
         assert broken(checker, cluster) == []
 
 

@@ -3,19 +3,24 @@
 Copies hide it when one broker loses what it called durable, so the loss of a record is too late a sign. Claimed of every log that a new
 life of a broker opens: it ends no earlier than what its former life called flushed. Where every message is flushed before it counts, that
 is all that may be acknowledged; else it is the recovery point. Not claimed of disks that were replaced in between, nor of logs with rot,
-nor of logs that their new life has cut already, nor of replicas that were moved away meanwhile.
+nor of logs that their new life has cut already, nor of replicas that were moved away meanwhile, nor of what the former life has itself cut
+off since the last look: a broker may die in the middle of that, when nobody can look at its replicas, so its disk is listened to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.model import BrokerId, Offset, TopicId, TopicPartition
 from tidelog.partition import Partition
 from tidelog.simulation.disk import SimulatedDisk
+from tidelog.simulation.disk_faults import Operation
 from tidelog.simulation.observer import Snapshot
 from tidelog.storage.names import LOG
+
+_SHORTENING: Final = frozenset({"truncate", "unlink", "rename"})
 
 
 class Machine(Protocol):
@@ -55,6 +60,7 @@ class _Kept(NamedTuple):
 
     life: int
     harm_count: int
+    directory: str
     topic_id: TopicId | None
     flushed_to: Offset
 
@@ -67,6 +73,8 @@ class FlushedStays:
     def __init__(self, brokers: Iterable[Starter]) -> None:
         self._brokers = brokers
         self._kept: dict[tuple[BrokerId, TopicPartition], _Kept] = {}
+        for broker in brokers:
+            broker.node.disk.on_operation(partial(self._on_operation, broker))
 
     def look(self, snapshot: Snapshot) -> Iterator[str]:
         """Logs that came back shorter than they were flushed."""
@@ -83,6 +91,14 @@ class FlushedStays:
                         f"back with a log that ends at {partition.log.log_end_offset}"
                     )
 
+    def _on_operation(self, broker: Starter, operation: Operation) -> None:
+        """A life that shortens a log itself has nothing to keep of it until it is looked at again."""
+        if operation.name not in _SHORTENING:
+            return
+        for key, kept in list(self._kept.items()):
+            if key[0] == broker.broker_id and kept.life == broker.node.incarnation and _is_part(operation.path, kept):
+                del self._kept[key]
+
     def _forget_moved(self, snapshot: Snapshot) -> None:
         for key in list(self._kept):
             broker_id, topic_partition = key
@@ -97,9 +113,15 @@ def _kept(broker: Starter, partition: Partition) -> _Kept:
     return _Kept(
         life=broker.node.incarnation,
         harm_count=broker.node.disk.harm_count,
+        directory=log.directory,
         topic_id=log.topic_id,
         flushed_to=log.settled_end_offset if is_flushed_first else log.recovery_point,
     )
+
+
+def _is_part(path: str, kept: _Kept) -> bool:
+    """Whether a file or directory holds batches of a log."""
+    return path == kept.directory or (path.endswith(LOG) and path.startswith(f"{kept.directory}/"))
 
 
 def _is_rotten(disk: SimulatedDisk, partition: Partition) -> bool:
