@@ -9,9 +9,11 @@ import sys
 
 import pytest
 
+from tidelog.config.topic import TOPIC_SETTINGS
 from tidelog.simulation.faults import MENU, FaultPlan
 from tidelog.simulation.faults.drawing import draw_plan
 from tidelog.simulation.randomness import SimulatedRandomness
+from tidelog.simulation.workloads.topics import SAFE_CONFIGS, UNCLEAN_CONFIGS
 
 COUNT = 300
 DIGEST = """
@@ -66,6 +68,13 @@ def test_seeds_differ_in_their_clusters(plans: list[FaultPlan]) -> None:
     assert all(1_000 <= int(plan.settings["replica.lag.time.max.ms"]) <= 5_000 for plan in plans)
     assert all(plan.settings["unclean.leader.election.enable"] == "false" for plan in plans)
     assert all(plan.settings["tidelog.registry.session.timeout.ms"] == str(plan.session_timeout_ms) for plan in plans)
+
+
+def test_no_topic_of_the_load_says_again_what_a_seed_draws_for_the_brokers(plans: list[FaultPlan]) -> None:
+    drawn = {name for name in plans[0].settings if len({plan.settings.get(name) for plan in plans}) > 1}
+    assert "log.segment.bytes" in drawn
+    said = {TOPIC_SETTINGS[name].synonym for name in (*SAFE_CONFIGS, *UNCLEAN_CONFIGS)}
+    assert drawn & said == set()
 
 
 def test_swarms_leave_kinds_out(plans: list[FaultPlan]) -> None:

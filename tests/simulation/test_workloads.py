@@ -28,7 +28,7 @@ from tidelog.simulation.workloads import (
 )
 from tidelog.simulation.workloads.readers import Reader
 from tidelog.simulation.workloads.sending import Sending
-from tidelog.simulation.workloads.topics import SAFE_PARTITIONS
+from tidelog.simulation.workloads.topics import SAFE_PARTITIONS, UNCLEAN_PARTITION
 
 WRITERS = ("idempotent-1", "idempotent-2", "retrying", "careless-1", "careless-0")
 READERS = ("following reader", "returning reader", "near reader", "tolerant reader")
@@ -95,6 +95,21 @@ def stage(seed: int, *names: str, brokers: int = 4) -> Iterator[Stage]:
         cluster.until_ready()
         cluster.tell(lambda runtime: make_topics(cluster, plan, runtime))
         yield Stage(cluster, history, names, plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("drawn", "segment_bytes"), [({"log.segment.bytes": "1500"}, 1500), ({}, 8192)])
+def test_logs_are_shaped_as_the_plan_says_and_roll_often_where_it_says_nothing(
+    drawn: dict[str, str], segment_bytes: int
+) -> None:
+    cluster = SimulatedCluster(7, brokers=3, settings=drawn)
+    prepare(cluster)
+    with cluster:
+        cluster.until_ready()
+        cluster.tell(lambda runtime: make_topics(cluster, FaultPlan(settings=drawn), runtime))
+        logs = {one.topic_partition: one.log for broker in cluster.brokers.values() for one in broker.partitions()}
+        assert {*SAFE_PARTITIONS, UNCLEAN_PARTITION} <= set(logs)
+        assert {log.config.segment_bytes for log in logs.values()} == {segment_bytes}
 
 
 def test_the_default_workloads_are_these() -> None:

@@ -49,6 +49,9 @@ _TRANSACTION_SETTINGS: Final = {
 }
 """Likewise for transactions."""
 
+_LOG_SETTINGS: Final = {"log.segment.bytes": "8192", "log.index.interval.bytes": "512"}
+"""Where a plan says nothing of it, segments are small, so that logs roll."""
+
 
 def prepare(cluster: SimulatedCluster) -> None:
     """Before the brokers start: each stands in a rack of its own, and a consumer may be sent to the replica in its rack."""
@@ -61,7 +64,7 @@ def prepare(cluster: SimulatedCluster) -> None:
     }
     for broker in cluster.brokers.values():
         broker.configure({"broker.rack": f"rack-{broker.broker_id}", "replica.selector.class": RACK_AWARE_SELECTOR})
-        broker.suggest({**_GROUP_SETTINGS, **_TRANSACTION_SETTINGS, **internal})
+        broker.suggest({**_GROUP_SETTINGS, **_TRANSACTION_SETTINGS, **_LOG_SETTINGS, **internal})
 
 
 def default_workloads(

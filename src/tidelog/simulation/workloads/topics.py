@@ -30,8 +30,8 @@ REPLICAS: Final = 3
 _ATTEMPTS_MAX: Final = 60
 _BETWEEN_ATTEMPTS_S: Final = 0.5
 
-# Nothing expires by itself: the history could not know what was deleted. Segments are small, so that logs roll.
-_COMMON: Final = {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": "8192", "index.interval.bytes": "512"}
+# Nothing expires by itself: the history could not know what was deleted. What a seed draws for the brokers is not said here again.
+_COMMON: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 SAFE_CONFIGS: Final = {**_COMMON, "min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 UNCLEAN_CONFIGS: Final = {**_COMMON, "min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
 
