@@ -30,7 +30,7 @@ from tidelog.simulation.cluster import LOG_DIR, LOOK_EVERY_MS, SimulatedCluster
 from tidelog.simulation.failures import Deadlock, Livelock
 from tidelog.simulation.faults.plan import FaultPlan
 from tidelog.simulation.observer import Snapshot
-from tidelog.simulation.run import LIVENESS, Progress, plan_of, run, violation_of
+from tidelog.simulation.run import LIVENESS, WITHOUT_ONE, Progress, plan_of, run, violation_of
 from tidelog.simulation.verdict import SIMULATOR, Trial, Verdict
 from tidelog.simulation.workloads import History
 
@@ -184,6 +184,26 @@ def test_what_does_not_heal_in_time_is_told() -> None:
     assert "60 s later still the workload" in verdict.violation.sentence
 
 
+@kills
+@pytest.mark.proof
+def test_a_cluster_that_does_not_go_on_without_one_broker_is_told() -> None:
+    slow = {"tidelog.registry.session.timeout.ms": "300000"}  # Nobody hears in time that it died.
+    verdict = run(Trial(seed=1, seconds=1, plan=FaultPlan(session_timeout_ms=300_000, settings=slow)))
+    assert verdict.violation is not None
+    assert verdict.violation.checker == WITHOUT_ONE
+    assert "60 s later still " in verdict.violation.sentence
+    assert " has the leader " in verdict.violation.sentence
+
+
+@kills
+@pytest.mark.slow
+def test_every_run_of_three_brokers_does_without_one_for_a_while() -> None:
+    heard: list[Progress] = []
+    verdict = run(Trial(seed=2, seconds=1, plan=FaultPlan()), on_progress=heard.append)
+    assert verdict.is_ok
+    assert sum(progress.phase.startswith("go on without broker ") for progress in heard) == 1
+
+
 def test_a_failure_of_the_world_is_named_after_its_kind() -> None:
     broken = SimulationFailed("x")
     broken.__cause__ = InvariantBroken("I4 bounds hold", "they do not", 5.0)
@@ -198,7 +218,7 @@ def test_a_failure_of_the_world_is_named_after_its_kind() -> None:
 def test_the_page_about_simulation_names_every_checker() -> None:
     with SimulatedCluster(1, brokers=1) as cluster:
         looking = [checker.name for checker in (*all_checkers(), *cluster_checkers(cluster, History()))]
-    names = {*looking, *(checker.name for checker in end_checkers()), LIVENESS, recovery_repeats.NAME}
+    names = {*looking, *(checker.name for checker in end_checkers()), LIVENESS, WITHOUT_ONE, recovery_repeats.NAME}
     page = Path(__file__).parents[2].joinpath("docs/simulation.md").read_text()
     assert not {name for name in names if f"| {name} |" not in page}
 

@@ -2,8 +2,9 @@
 
 run(Trial(seed=7)).is_ok
 
-The checkers look all the time. When the faults end, everything must heal within a bound (I12); then the end checkers compare what clients
-were told with what is left, and copies of the disks are recovered as after a crash (I13). The first thing that is wrong is the verdict.
+The checkers look all the time. When the faults end, everything must heal within a bound (I12), and go on without any one broker; then the end
+checkers compare what clients were told with what is left, and copies of the disks are recovered as after a crash (I13). The first thing that
+is wrong is the verdict.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tidelog.simulation.randomness import SimulatedRandomness
 from tidelog.simulation.registry_session import RegistryTiming
 from tidelog.simulation.verdict import HIGH_WATERMARK, SIMULATOR, Trial, Verdict, Violation
 from tidelog.simulation.workloads import (
+    CHURNED,
     STOP_WITHIN_MS,
     History,
     Workload,
@@ -49,6 +51,7 @@ from tidelog.simulation.workloads import (
 __all__ = ["Progress", "Trial", "Verdict", "Violation", "plan_of", "run", "violation_of"]
 
 LIVENESS: Final = "I12 everything heals when faults stop"
+WITHOUT_ONE: Final = "I12 the others go on without one broker"
 HEAL_WITHIN_MS: Final = 60_000
 SETTLE_WITHIN_MS: Final = 30_000
 _POLL_MS: Final = 50
@@ -71,7 +74,11 @@ OnProgress: TypeAlias = Callable[[Progress], None]
 
 
 class _NotInTime(Exception):
-    """Something that must happen did not, in as long as it may take."""
+    """Something that must happen did not, in as long as it may take; which promise that breaks, and what was missing."""
+
+    def __init__(self, checker: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.checker = checker
 
 
 def plan_of(trial: Trial) -> FaultPlan:
@@ -104,6 +111,7 @@ class _Run:
         self._injector = Injector(self._cluster, self._plan, self._doses)
         self._workloads: list[Workload] = []
         self._tasks: dict[str, OwnedTask[None]] = {}
+        self._stopped: set[str] = set()
 
     def verdict(self) -> Verdict:
         """Run, and say what came of it."""
@@ -129,6 +137,7 @@ class _Run:
                 self._start()
                 self._load()
                 self._heal()
+                self._do_without_one()
                 self._settle()
                 self._judge()
                 self._phase("stop the brokers")
@@ -136,7 +145,9 @@ class _Run:
             return Violation(checker=broken.checker, sentence=broken.sentence, at_ms=broken.at_ms)
         except SimulationFailed as failed:
             return violation_of(failed, self._now_ms)
-        except (_NotInTime, TimeoutError, ClientError) as error:
+        except _NotInTime as late:
+            return Violation(checker=late.checker, sentence=str(late), at_ms=self._now_ms)
+        except (TimeoutError, ClientError) as error:
             return Violation(checker=LIVENESS, sentence=str(error) or repr(error), at_ms=self._now_ms)
         except CheckerDied as died:
             return Violation(checker=SIMULATOR, sentence=str(died), at_ms=self._now_ms)
@@ -170,11 +181,31 @@ class _Run:
         self._injector.heal()
         for workload in self._workloads:
             workload.settle()
-        before = {workload.name: workload.steps for workload in self._workloads}
+        before = self._steps()
+        self._until(lambda: self._not_flowing(before), HEAL_WITHIN_MS)
+
+    def _do_without_one(self) -> None:
+        """A broker dies and stays away. What has enough other replicas is led, written and read again within the bound; then it is back."""
+        self._stop([workload for workload in self._workloads if workload.is_administering])
+        self._until(self._not_in_sync, HEAL_WITHIN_MS)
+        if not self._can_spare_one():
+            return
+        chance = self._cluster.world.randomness.stream("without one")
+        broker = list(self._cluster.brokers.values())[chance.below(self._plan.brokers)]
+        self._phase(f"go on without broker {broker.broker_id}")
+        if chance.below(2):
+            broker.power_cut()
+        else:
+            broker.kill()
+        before = self._steps()
+        self._until(lambda: self._not_going_on(before), HEAL_WITHIN_MS, WITHOUT_ONE)
+        self._phase("heal once more")
+        broker.restart()
+        before = self._steps()
         self._until(lambda: self._not_flowing(before), HEAL_WITHIN_MS)
 
     def _settle(self) -> None:
-        """Writers stop first, then the replicas become equal, what is open is decided (I9), and the readers come to the end."""
+        """The other writers stop first, then the replicas become equal, what is open is decided (I9), and the readers come to the end."""
         self._phase("let everything come to rest")
         self._stop([workload for workload in self._workloads if not workload.is_reading])
         self._until(self._not_settled, SETTLE_WITHIN_MS)
@@ -201,12 +232,36 @@ class _Run:
         for broker in self._cluster.brokers.values():
             if not broker.is_ready:
                 yield f"broker {broker.broker_id} does not serve"
+        yield from self._not_in_sync()
+        yield from self._not_stepping(before)
+
+    def _not_in_sync(self) -> Iterator[str]:
         for topic_partition, state in self._cluster.snapshot().states.items():
             if sorted(state.isr) != sorted(state.assignment):
                 yield f"{topic_partition} has the ISR {list(state.isr)} of {list(state.assignment)}"
+
+    def _not_stepping(self, before: dict[str, int]) -> Iterator[str]:
         for workload in self._workloads:
-            if workload.steps < before[workload.name] + _STEPS_AGAIN:
+            if workload.name not in self._stopped and workload.steps < before[workload.name] + _STEPS_AGAIN:
                 yield f"the workload {workload.name} does not go on"
+
+    def _not_going_on(self, before: dict[str, int]) -> Iterator[str]:
+        for topic_partition, state in self._cluster.snapshot().states.items():
+            if len(state.assignment) > 1 and (
+                state.leader < 0 or not self._cluster.brokers[state.leader].node.is_running
+            ):
+                yield f"{topic_partition} has the leader {state.leader}"
+        yield from self._not_stepping(before)
+
+    def _can_spare_one(self) -> bool:
+        """Whether every partition that the workloads use keeps enough replicas, whoever dies."""
+        states = self._cluster.snapshot().states
+        return all(
+            len(states[partition.topic_partition].assignment) > partition.log.config.min_insync_replicas
+            for broker in self._cluster.brokers.values()
+            for partition in broker.partitions()
+            if partition.topic_partition in states and not partition.topic_partition.topic.startswith(CHURNED)
+        )
 
     def _not_settled(self) -> Iterator[str]:
         yield from self._not_whole()
@@ -240,17 +295,21 @@ class _Run:
             )
         )
 
-    def _until(self, missing: Callable[[], Iterator[str]], within_ms: float) -> None:
+    def _steps(self) -> dict[str, int]:
+        return {workload.name: workload.steps for workload in self._workloads}
+
+    def _until(self, missing: Callable[[], Iterator[str]], within_ms: float, checker: str = LIVENESS) -> None:
         """Let time pass until nothing is missing."""
         deadline_ms = self._now_ms + within_ms
         while (first := next(missing(), None)) is not None:
             if self._now_ms >= deadline_ms:
-                raise _NotInTime(f"{within_ms / 1000:.0f} s later still {first}")
+                raise _NotInTime(checker, f"{within_ms / 1000:.0f} s later still {first}")
             self._cluster.world.run_for_ms(_POLL_MS)
 
     def _stop(self, workloads: list[Workload]) -> None:
         for workload in workloads:
             workload.stop()
+            self._stopped.add(workload.name)
 
         def running() -> Iterator[str]:
             yield from (

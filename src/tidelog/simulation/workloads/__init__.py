@@ -7,12 +7,13 @@ client's machine until it is stopped. What the clients were told is in the `Hist
 from __future__ import annotations
 
 from tidelog.simulation.workloads.defaults import default_workloads, prepare
-from tidelog.simulation.workloads.history import SAFE, UNCLEAN, History, Told, is_promised
+from tidelog.simulation.workloads.history import CHURNED, SAFE, UNCLEAN, History, Told, is_promised
 from tidelog.simulation.workloads.readers import laggards
 from tidelog.simulation.workloads.topics import make_topics
 from tidelog.simulation.workloads.workload import STOP_WITHIN_MS, Workload
 
 __all__ = [
+    "CHURNED",
     "SAFE",
     "STOP_WITHIN_MS",
     "UNCLEAN",

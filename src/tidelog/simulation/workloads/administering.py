@@ -13,6 +13,8 @@ from tidelog.simulation.workloads.workload import PATIENCE, Repeating
 class Administering(Repeating):
     """One question at a time. A step that fails is not repeated; the next one asks for something else."""
 
+    is_administering = True
+
     def __init__(
         self, name: str, bootstrap: str, randomness: SimulatedRandomness, *, pause_ms: tuple[float, float]
     ) -> None:

@@ -15,7 +15,7 @@ _STRICT_ONE_IN: Final = 4  # With three of three, every dead broker stops the wr
 
 
 class MinIsrChanges(Administering):
-    """Turns the setting up now and then, and down again."""
+    """Turns the setting up now and then, and down again; down for good once faults are over."""
 
     def __init__(self, name: str, bootstrap: str, randomness: SimulatedRandomness) -> None:
         super().__init__(name, bootstrap, randomness, pause_ms=(800, 2500))
@@ -23,7 +23,8 @@ class MinIsrChanges(Administering):
     async def step(self, admin: Admin, runtime: Runtime) -> bool:
         """Set it."""
         del runtime
-        wanted = REPLICAS if self.randomness.below(_STRICT_ONE_IN) == 0 else REPLICAS - 1
+        is_strict = self.randomness.below(_STRICT_ONE_IN) == 0 and not self.is_settling
+        wanted = REPLICAS if is_strict else REPLICAS - 1
         change = ConfigChange(name="min.insync.replicas", value=str(wanted))
         (result,) = await admin.alter_configs({ConfigResource(ResourceKind.TOPIC, SAFE): [change]})
         return result.is_ok

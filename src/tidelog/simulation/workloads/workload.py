@@ -46,6 +46,11 @@ class Workload(Protocol):
         """Readers are stopped last, once they are at the end of what the others wrote."""
         ...
 
+    @property
+    def is_administering(self) -> bool:
+        """Administrators may ask for what needs every broker; they are stopped before one is taken away for good."""
+        ...
+
     async def run(self, runtime: Runtime) -> None:
         """Go on until stopped. Survives every ClientError that faults explain."""
         ...
@@ -67,6 +72,7 @@ class Repeating(ABC):
     """The loop that workloads share. A session holds the clients; when it breaks, the next one begins."""
 
     is_reading = False
+    is_administering = False
 
     def __init__(self, name: str, randomness: SimulatedRandomness, *, pause_ms: tuple[float, float]) -> None:
         self.name = name
