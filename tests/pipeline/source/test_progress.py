@@ -51,6 +51,25 @@ def test_an_undecided_transaction_is_not_read_into(hand: Hand, topic: str, rig: 
     eventually(lambda: ends(first_end(committed)) == {0: 6}, "two records and the marker may be read")
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_query_that_read_undecided_records_before_waits_where_it_is(
+    hand: Hand, topic: str, rig: MakeRig, fails: bool
+) -> None:
+    """As a job does that comes from Spark's own source, whose default is to read what is not decided: nothing is lost by that."""
+    hand.create(topic, 1)
+    hand.send(topic, rows(3))
+    loose, committed = (
+        rig(streams=True, startingOffsets="earliest", failOnDataLoss=str(fails).lower(), kafka__isolation__level=level)
+        for level in ("read_uncommitted", "read_committed")
+    )
+    with hand.open_transaction(topic, rows(2), transactional_id=topic) as undecided:
+        read = first_end(loose)
+        assert ends(read) == {0: 5}
+        assert committed.latest(read) == read
+        undecided.commit()
+    eventually(lambda: ends(committed.latest(read)) == {0: 6}, "it goes on behind what it had read")
+
+
 def test_max_offsets_per_trigger_bounds_a_micro_batch_unless_spark_asks_for_all(
     hand: Hand, topic: str, rig: MakeRig
 ) -> None:

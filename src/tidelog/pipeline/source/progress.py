@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.model import TopicPartition
+from tidelog.model import IsolationLevel, TopicPartition
 from tidelog.pipeline.source.bearings import Bearings
 from tidelog.pipeline.source.errors import DataLost, TopicMissing
 from tidelog.pipeline.source.offsets import (
@@ -83,6 +83,7 @@ class Progress:
         """What has been read, and where each partition ends. One that is gone, was cut or is another's now is data loss."""
         began = positions_in(start)
         ends = await self._ends_now() if self._target is None else await self._with_younger(began, self._target)
+        ends = await self._past_undecided(start, ends)
         if self._is_doubtful(start, ends):
             ends = await self._settled(start, ends)
         if self._target is not None:
@@ -130,7 +131,7 @@ class Progress:
         while self._is_doubtful(start, found) and self._clock.monotonic_ms() < doubtful_until_ms:
             await asyncio.sleep(_DOUBT_PAUSE_MS / 1000)
             self._discovered_ms = None
-            found = await self._ends_now()
+            found = await self._past_undecided(start, await self._ends_now())
         if self._target is None:
             return found
         began, strangers = positions_in(start), made_anew(start, self._whose(found))
@@ -139,6 +140,19 @@ class Progress:
             for key, offset in found.items()
             if key in ends or key in began
         }
+
+    async def _past_undecided(self, start: Mapping[str, object], ends: Positions) -> Positions:
+        """The ends, none of them before what was read of a log that still has it, decided or not.
+
+        A checkpoint that was written while the query read what is not decided, or by Spark's own source, which does so by default, may be
+        ahead of all that is decided. Nothing is lost then, and there is nothing to read again: it only is to be waited for.
+        """
+        if self._survey.isolation_level is not IsolationLevel.READ_COMMITTED:
+            return ends
+        began, strangers = positions_in(start), made_anew(start, self._whose(ends))
+        behind = [key for key in fell_back(began, ends, began) if key.topic not in strangers]
+        undecided = await self._survey.latest_undecided(behind) if behind else {}
+        return {**ends, **{key: began[key] for key in behind if undecided[key] >= began[key]}}
 
     def _is_doubtful(self, start: Mapping[str, object], ends: Positions) -> bool:
         began = positions_in(start)

@@ -12,7 +12,7 @@ from typing import Final
 
 from tidelog.client import Admin, BrokersUnreachable, ClientError, Cluster, FoundOffset, TopicMetadata
 from tidelog.client.offsets import EARLIEST, LATEST, OffsetLookup
-from tidelog.model import ErrorCode, TimestampMs, TopicId, TopicPartition
+from tidelog.model import ErrorCode, IsolationLevel, TimestampMs, TopicId, TopicPartition
 from tidelog.pipeline.options import OptionRefused
 from tidelog.pipeline.source.errors import BrokersSilent, TopicMissing, TopicRefused
 from tidelog.pipeline.source.offsets import Positions, Whose
@@ -35,7 +35,7 @@ class Survey:
         self._config = options.client
         self._runtime = runtime
         self._admin = Admin(cluster, options.client, runtime)
-        self._lookup = OffsetLookup(cluster, options.client, runtime, options.client.isolation_level)
+        self.isolation_level = options.client.isolation_level
         self.topic_ids: dict[str, TopicId] = {}
         """Of the topics of the subscription when they were last looked at, where brokers tell ids."""
 
@@ -69,15 +69,26 @@ class Survey:
         """Where each log ends for a reader of this isolation level: the last stable offset, or the high watermark."""
         return await self._ends(partitions, LATEST)
 
-    async def _ends(self, partitions: Iterable[TopicPartition], end: TimestampMs) -> Positions:
-        found = await self.find(dict.fromkeys(partitions, end))
+    async def latest_undecided(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Where each log ends, decided or not: the high watermark."""
+        return await self._ends(partitions, LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+    async def _ends(
+        self, partitions: Iterable[TopicPartition], end: TimestampMs, level: IsolationLevel | None = None
+    ) -> Positions:
+        found = await self.find(dict.fromkeys(partitions, end), level)
         return {key: 0 if answer is None else answer.offset for key, answer in found.items()}
 
-    async def find(self, wanted: Mapping[TopicPartition, TimestampMs]) -> dict[TopicPartition, FoundOffset | None]:
-        """The first offset at or after each time; None where the log has nothing so young.
+    async def find(
+        self, wanted: Mapping[TopicPartition, TimestampMs], level: IsolationLevel | None = None
+    ) -> dict[TopicPartition, FoundOffset | None]:
+        """The first offset at or after each time, for a reader of this isolation level; None where the log has nothing so young.
 
         Raises TopicMissing, or BrokersSilent after default.api.timeout.ms.
         """
+        lookup = OffsetLookup(
+            self._cluster, self._config, self._runtime, self.isolation_level if level is None else level
+        )
         found: dict[TopicPartition, FoundOffset | None] = {}
         failures = 0
         timeout_ms = self._config.default_api_timeout_ms
@@ -85,7 +96,7 @@ class Survey:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while missing := {key: wanted[key] for key in wanted if key not in found}:
-                    for key, answer in (await self._lookup.ask(missing)).items():
+                    for key, answer in (await lookup.ask(missing)).items():
                         if isinstance(answer, ClientError):
                             raise BrokersSilent(f"where {key} begins and ends was not told: {answer}") from answer
                         found[key] = answer
