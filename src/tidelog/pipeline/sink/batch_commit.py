@@ -226,14 +226,19 @@ class BatchCommit:
         return True
 
     def _commit_once(self, client: DriverClient, work: Work, attempts: Attempts) -> None:
+        """What every mode that decides once begins with; what it does then is its own."""
         self.take_over(client, work, attempts)
         self.settle(client)
         if not self.is_decided(client, work):
-            self.begin(client)
-            self.send_output(client, work)
-            self.send_marker(client, work)
-            self.send_source_offsets(client, work)
-            self.decide(client, work, attempts)
+            self._write_and_decide(client, work, attempts)
+
+    def _write_and_decide(self, client: DriverClient, work: Work, attempts: Attempts) -> None:
+        """Commit what is not committed yet."""
+        self.begin(client)
+        self.send_output(client, work)
+        self.send_marker(client, work)
+        self.send_source_offsets(client, work)
+        self.decide(client, work, attempts)
 
     def _on_failure(self, error: ClientError, client: DriverClient, attempts: Attempts) -> None:
         """Returns where another attempt may be made. Raises SinkFailed where not."""

@@ -124,6 +124,11 @@ class TwoPhaseCommit(BatchCommit):
             forget_driver_client(self._settings)
             raise SinkFailed(explained(error, self._settings)) from error
 
+    def take_over(self, client: DriverClient, work: Work, attempts: Attempts) -> None:
+        """As in mode batch. Whoever has the sink id is to clean up again, though it was fenced from it before."""
+        super().take_over(client, work, attempts)
+        _fenced_from.discard(self._settings.sink_id)
+
     def settle(self, client: DriverClient) -> None:
         """Carry out what an earlier driver, or attempt, has decided, and make void what it has only listed."""
         found = self._manifests.read_all()
@@ -212,22 +217,21 @@ class TwoPhaseCommit(BatchCommit):
             raise
 
     def _commit_once(self, client: DriverClient, work: Work, attempts: Attempts) -> None:
-        work = _prepared_work(work)
-        self.take_over(client, work, attempts)
-        _fenced_from.discard(self._settings.sink_id)
-        self.settle(client)
-        if not self.is_decided(client, work):
-            _check_not_skipped(work)
-            adopted = self.adopt(client, work)
-            listed = self.write_manifest(work)
-            self.begin(client)
-            self.send_marker(client, listed)
-            self.send_source_offsets(client, listed)
-            self.decide(client, listed, attempts)
-            self.confirm(listed)
-            self.finish(client, adopted)
-            self.forget(listed)
+        super()._commit_once(client, work, attempts)
         self.clear(client)
+
+    def _write_and_decide(self, client: DriverClient, work: Work, attempts: Attempts) -> None:
+        written = _prepared_work(work)
+        _check_not_skipped(written)
+        adopted = self.adopt(client, written)
+        listed = self.write_manifest(written)
+        self.begin(client)
+        self.send_marker(client, listed)
+        self.send_source_offsets(client, listed)
+        self.decide(client, listed, attempts)
+        self.confirm(listed)
+        self.finish(client, adopted)
+        self.forget(listed)
 
     def _on_failure(self, error: ClientError, client: DriverClient, attempts: Attempts) -> None:
         if not (is_fence(error) or may_pass(error) or may_mean_timeout(error)):
