@@ -137,6 +137,20 @@ def test_a_deleted_topic_is_data_loss(hand: Hand, topic: str, rig: MakeRig, fail
         assert {key.topic for key in positions_in(query.latest(end))} == {f"{topic}-kept"}
 
 
+@pytest.mark.parametrize(
+    ("option", "text"), [("subscribe", "{}-b"), ("assign", '{{"{}-b":[0]}}'), ("subscribePattern", ".*-b")]
+)
+def test_a_topic_that_is_not_subscribed_to_any_more_is_not_said_to_be_gone(
+    hand: Hand, topic: str, rig: MakeRig, option: str, text: str
+) -> None:
+    for each in "ab":
+        hand.create(f"{topic}-{each}", 1)
+    end = first_end(rig(streams=True, subscribe=f"{topic}-a,{topic}-b"))
+    fewer = rig(streams=True, **{option: text.format(topic)})
+    with pytest.raises(DataLost, match=f"{topic}-a-0: read before, but not meant by the option {option} any more"):
+        fewer.latest(end)
+
+
 @pytest.mark.parametrize("fails", rest_proven([True, False]))
 def test_a_topic_made_anew_is_data_loss(hand: Hand, topic: str, rig: MakeRig, fails: bool) -> None:
     hand.create(topic, 1)

@@ -94,8 +94,14 @@ class Progress:
                 "what the former one held and had not been read is gone"
             )
             began = {key: offset for key, offset in began.items() if key.topic not in strangers}
-        gone = sorted(key for key in began if key not in ends)
-        if gone:
+        missing = sorted(key for key in began if key not in ends)
+        unwanted = self._survey.unwanted(missing)
+        if unwanted:
+            self._on_loss(
+                f"{', '.join(map(str, unwanted))}: read before, but not meant by the option {self._survey.option} any more; "
+                "what had not been read of it never will be"
+            )
+        if gone := sorted(set(missing) - set(unwanted)):
             self._on_loss(f"{', '.join(map(str, gone))}: gone, topic and all, with whatever had not been read")
         for key in fell_back(began, ends, began):
             self._on_loss(

@@ -40,6 +40,17 @@ class Survey:
         """Of the topics of the subscription when they were last looked at, where brokers tell ids."""
 
     @property
+    def option(self) -> str:
+        """The option that says what to read."""
+        match self._options.subscription:
+            case ByName():
+                return "subscribe"
+            case ByPartition():
+                return "assign"
+            case ByPattern():
+                return "subscribePattern"
+
+    @property
     def whose(self) -> Whose:
         """Whose offsets this survey finds."""
         return Whose(cluster_id=self._cluster.metadata.cluster_id, topic_ids=dict(self.topic_ids))
@@ -60,6 +71,16 @@ class Survey:
     async def partitions_left(self) -> list[TopicPartition]:
         """The partitions to read that are there, sorted. Only what brokers say does not exist is not there."""
         return self._wanted(await self._described(patience_ms=0))
+
+    def unwanted(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those of the partitions that the subscription does not mean, whether they are there or not."""
+        match self._options.subscription:
+            case ByName(topics):
+                return [key for key in partitions if key.topic not in topics]
+            case ByPartition(wanted):
+                return [key for key in partitions if key not in wanted]
+            case ByPattern(pattern):
+                return [key for key in partitions if not pattern.fullmatch(key.topic)]
 
     async def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Where each log begins."""
@@ -186,11 +207,10 @@ class Survey:
         return sorted(there)
 
     async def _explain_missing(self, name: str) -> str:
-        option = "assign" if isinstance(self._options.subscription, ByPartition) else "subscribe"
         servers = ",".join(map(str, self._config.bootstrap_servers))
         near = difflib.get_close_matches(name, await self._admin.list_topics(), n=3)
         advice = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        return f"Option {option}: topic {name!r} does not exist at {servers}{advice}"
+        return f"Option {self.option}: topic {name!r} does not exist at {servers}{advice}"
 
     async def _pause(self, failures: int) -> None:
         await asyncio.sleep(self._config.retry_backoff.delay_ms(failures, self._runtime.randomness) / 1000)
