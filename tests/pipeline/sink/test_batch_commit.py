@@ -372,3 +372,25 @@ def test_a_driver_may_die_at_any_step(
     assert Counter(values(hand, topic)) == {b"0": 2, b"1": 2, b"2": 2}
     assert second.staged() == []
     assert not [each for each in open_transactions(hand.bootstrap) if each.transactional_id == second.settings.sink_id]
+
+
+def test_the_position_moves_with_the_rows_and_not_before(
+    hand: Hand, topic: str, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a driver that dies in between leaves a group that has read what nobody has written."""
+    monkeypatch.setattr("tidelog.pipeline.sink.batch_commit.forget_driver_client", lambda _settings: None)
+    hand.create(topic)
+    source = hand.create(f"{topic}-source")
+    hand.send(source, [b"x"] * 10)
+    group, position = f"group-of-{topic}", TopicPartition(source, 0)
+    first = start(topic=topic, queryName=group)
+    for micro_batch_id, end in enumerate([2, 5]):
+        first.plan(micro_batch_id, {source: {"0": end}})
+    first.run_micro_batch(0, [b"0"])
+    for run, step in {"run-1": "send_source_offsets", "run-2": "take_over"}.items():
+        query = start(run, topic=topic, queryName=group)
+        with pytest.raises(Crashed):
+            DyingCommit(query, step, is_after=True).commit(query.write(1, [b"1"]), 1)
+        assert (values(hand, topic), committed(hand.bootstrap, group)) == ([b"0"], {position: 2})
+    start("run-3", topic=topic, queryName=group).run_micro_batch(1, [b"1"])
+    assert (values(hand, topic), committed(hand.bootstrap, group)) == ([b"0", b"1"], {position: 5})
