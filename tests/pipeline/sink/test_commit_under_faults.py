@@ -14,12 +14,13 @@ from tests.compatibility.processes import TidelogCluster
 from tests.pipeline.hand import Hand
 from tests.pipeline.sink.driving import DrivenQuery
 from tests.pipeline.sink.looking import ask, open_transactions
+from tests.tiers import rest_proven
 from tidelog.client import Admin
 from tidelog.pipeline.sink.batch_commit import BatchCommit
 from tidelog.pipeline.sink.errors import SinkFailed
 from tidelog.pipeline.source.errors import BrokersSilent
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 _IMPATIENT: Final = {
     "kafka__request__timeout__ms": "3000",
@@ -68,7 +69,7 @@ def coordinator_of(bootstrap: str, sink_id: str) -> int:
     return ask(bootstrap, look)
 
 
-@pytest.mark.parametrize("step", ["begin", "send_output", "send_marker"])
+@pytest.mark.parametrize("step", rest_proven(["send_output", "begin", "send_marker"]))
 def test_the_death_of_a_leader_is_survived_within_the_commit(
     step: str, query: DrivenQuery, cluster: TidelogCluster, hand: Hand, topic: str
 ) -> None:
@@ -81,7 +82,7 @@ def test_the_death_of_a_leader_is_survived_within_the_commit(
     assert values(hand, topic) == {b"0": 30, b"1": 30, b"2": 30}
 
 
-@pytest.mark.parametrize("step", ["begin", "send_source_offsets"])
+@pytest.mark.parametrize("step", rest_proven(["send_source_offsets", "begin"]))
 def test_the_death_of_the_coordinator_is_survived_within_the_commit(
     step: str, query: DrivenQuery, cluster: TidelogCluster, hand: Hand, topic: str
 ) -> None:
@@ -98,6 +99,7 @@ def is_open(bootstrap: str, sink_id: str) -> bool:
     return any(each.transactional_id == sink_id for each in open_transactions(bootstrap))
 
 
+@pytest.mark.proof
 def test_a_transaction_whose_time_is_up_is_written_again_within_the_commit(
     cluster: TidelogCluster, tmp_path: Path, topic: str, hand: Hand
 ) -> None:
@@ -128,6 +130,7 @@ def lonely(tmp_path: Path) -> Iterator[TidelogCluster]:
         yield started
 
 
+@pytest.mark.proof
 def test_a_cluster_that_is_gone_fails_the_commit_in_time_and_the_replay_writes_once(
     lonely: TidelogCluster, tmp_path: Path
 ) -> None:
