@@ -11,10 +11,11 @@ from tests.compatibility.processes import TidelogCluster
 from tests.pipeline.hand import Hand
 from tests.pipeline.sink.looking import ask
 from tests.pipeline.sink.two_phase_rig import Driver, Query, drive, expected
+from tests.tiers import rest_proven
 from tidelog.client import Admin
 from tidelog.model import BrokerId, ErrorCode
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -48,8 +49,8 @@ def coordinator_of(query: Query, transactional_id: str) -> BrokerId:
     return found
 
 
-@pytest.mark.parametrize("point", ["after adopt", "after decide"])
-@pytest.mark.parametrize("whose", ["the driver's", "a task's"])
+@pytest.mark.parametrize("point", rest_proven(["after decide", "after adopt"]))
+@pytest.mark.parametrize("whose", rest_proven(["a task's", "the driver's"]))
 def test_the_commit_goes_on_when_a_coordinator_dies(
     brokers: TidelogCluster, replicated: Query, point: str, whose: str
 ) -> None:
@@ -66,6 +67,7 @@ def test_the_commit_goes_on_when_a_coordinator_dies(
     assert replicated.manifests() == []
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("point", ["before decide", "after decide"])
 def test_a_decision_survives_that_all_brokers_and_the_driver_die_at_once(
     brokers: TidelogCluster, replicated: Query, point: str
