@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -60,7 +62,8 @@ def run_proof(options: argparse.Namespace, plan: ShopPlan) -> int:
         if proof is None:
             telling.news("stopped before the end; nothing was counted")
             return EXIT_INTERRUPTED
-        _print(proof, OutputFormat(options.format))
+        words = ["--seconds", str(options.seconds), "--rate", str(options.rate), "--master", plan.master]
+        _print(proof, OutputFormat(options.format), words)
         if proof.verdict.is_exact:
             return EXIT_OK
         place.is_kept = True
@@ -92,16 +95,28 @@ def proof_rows(proof: Proof) -> list[Row]:
     ]
 
 
-def sentence(proof: Proof) -> str:
-    """What it comes to."""
-    again = f"tidelog demo exactly-once --seed {proof.seed} --mode {proof.commit_mode}"
+def sentence(proof: Proof, *words: str) -> str:
+    """What it comes to; `words` are those of the command line that the seed and the mode do not say."""
     verdict = proof.verdict
     if verdict.is_exact:
         return f"every order is reflected exactly once, after {sum(proof.kills.values())} kills (seed {proof.seed})"
-    return f"NOT exactly once: {verdict.lost:,} lost, {verdict.duplicated:,} duplicated; the same kills again: {again}"
+    faults = {
+        "lost": verdict.lost,
+        "duplicated": verdict.duplicated,
+        "misjudged": verdict.misjudged,
+        "windows missing": verdict.windows_missing,
+        "windows duplicated": verdict.windows_duplicated,
+        "windows wrong": verdict.windows_wrong,
+        "transactions left open": verdict.open_transactions,
+    }
+    found = ", ".join(f"{count:,} {what}" for what, count in faults.items() if count)
+    again = " ".join(
+        ["tidelog demo exactly-once", "--seed", str(proof.seed), "--mode", proof.commit_mode, *map(shlex.quote, words)]
+    )
+    return f"NOT exactly once: {found}; the same kills again: {again}"
 
 
-def _print(proof: Proof, output_format: OutputFormat) -> None:
+def _print(proof: Proof, output_format: OutputFormat, words: Sequence[str]) -> None:
     out = sys.stdout
     if output_format is OutputFormat.JSON:
         out.write(json.dumps(proof.to_json(), indent=2) + "\n")
@@ -111,5 +126,5 @@ def _print(proof: Proof, output_format: OutputFormat) -> None:
             sys.stderr.flush()
         write_rows(out, output_format, ("what", "count"), proof_rows(proof))
         style = "green" if proof.verdict.is_exact else "red"
-        out.write(paint(sentence(proof), style, wanted=is_coloured(out)) + "\n")
+        out.write(paint(sentence(proof, *words), style, wanted=is_coloured(out)) + "\n")
     out.flush()

@@ -131,9 +131,16 @@ def test_the_table_of_a_proof() -> None:
 def test_the_sentence_of_a_proof_that_holds_and_of_one_that_does_not() -> None:
     assert sentence(EXACT) == "every order is reflected exactly once, after 7 kills (seed 7)"
     doubled = replace(EXACT, commit_mode="at-least-once", verdict=replace(EXACT.verdict, duplicated=9))
-    assert sentence(doubled) == (
-        "NOT exactly once: 0 lost, 9 duplicated; the same kills again: tidelog demo exactly-once --seed 7 --mode at-least-once"
+    assert sentence(doubled, "--seconds", "40.0", "--master", "local[2,4]") == (
+        "NOT exactly once: 9 duplicated; the same kills again: "
+        "tidelog demo exactly-once --seed 7 --mode at-least-once --seconds 40.0 --master 'local[2,4]'"
     )
+
+
+def test_the_sentence_of_a_proof_names_every_fault() -> None:
+    faults = replace(EXACT.verdict, windows_missing=15, open_transactions=1)
+    told = sentence(replace(EXACT, verdict=faults))
+    assert told.startswith("NOT exactly once: 15 windows missing, 1 transactions left open; ")
 
 
 def test_a_proof_is_json_with_its_verdict() -> None:
