@@ -14,8 +14,11 @@ from tests.compatibility.processes import TidelogCluster
 from tests.pipeline.hand import Hand, Row
 from tests.pipeline.sink.driving import DrivenQuery
 from tests.pipeline.sink.looking import committed, lag, membership, open_transactions
-from tidelog.model import TopicPartition
+from tests.tiers import rest_proven
+from tidelog.client import RequestRefused
+from tidelog.model import ErrorCode, TopicPartition
 from tidelog.pipeline.sink.batch_commit import BatchCommit
+from tidelog.pipeline.sink.driver_client import driver_client
 from tidelog.pipeline.sink.errors import (
     BadRows,
     CheckpointChanged,
@@ -233,6 +236,21 @@ def test_a_topic_that_does_not_exist_is_named_within_seconds(start: Start, topic
         start(topic=topic).write(0, [b"a"])
 
 
+@pytest.mark.parametrize("mode", rest_proven(["batch", "at-least-once"]))
+def test_a_topic_that_is_deleted_while_it_is_written_to_is_named_and_not_waited_for(
+    hand: Hand, topic: str, start: Start, mode: str
+) -> None:
+    hand.create(topic)
+    query = start(topic=topic, commit__mode=mode)
+    query.run_micro_batch(0, [b"0"])
+    staged = query.write(1, [b"1"]) if mode == "batch" else []
+    hand.delete(topic)
+    with pytest.raises(TopicMissing, match=f"topic '{topic}', named by the option topic .* does not exist"):
+        query.mode.commit(staged or query.write(1, [b"1"]), 1)
+    left = [each for each in open_transactions(hand.bootstrap) if each.transactional_id == query.settings.sink_id]
+    assert left == []
+
+
 def test_rows_that_cannot_be_written_are_told_and_leave_nothing(hand: Hand, topic: str, start: Start) -> None:
     hand.create(topic, 2)
     query = start(topic=topic)
@@ -394,3 +412,21 @@ def test_the_position_moves_with_the_rows_and_not_before(
         assert (values(hand, topic), committed(hand.bootstrap, group)) == ([b"0"], {position: 2})
     start("run-3", topic=topic, queryName=group).run_micro_batch(1, [b"1"])
     assert (values(hand, topic), committed(hand.bootstrap, group)) == ([b"0", b"1"], {position: 5})
+
+
+def test_markers_are_not_read_while_a_decision_may_be_on_its_way(
+    hand: Hand, topic: str, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who read the old one would clear away, or write again, what is being decided."""
+    monkeypatch.setattr("tidelog.pipeline.sink.batch_commit.forget_driver_client", lambda _settings: None)
+    hand.create(topic)
+    first = start(topic=topic)
+    first.run_micro_batch(0, [b"0"])
+    with pytest.raises(Crashed):
+        DyingCommit(first, "send_marker", is_after=True).commit(first.write(1, [b"1"]), 1)
+    second = start("run-2", topic=topic, kafka__default__api__timeout__ms="1500")
+    with pytest.raises(RequestRefused) as told:
+        driver_client(second.settings).read_markers()
+    assert told.value.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    second.run_micro_batch(1, [b"1"])
+    assert [marker.micro_batch_id for marker in driver_client(second.settings).read_markers().markers.values()] == [1]

@@ -15,7 +15,7 @@ from tests.pipeline.hand import Hand
 from tests.pipeline.sink.looking import committed
 from tests.pipeline.sink.two_phase_rig import Query, drive, expected, rows
 from tidelog.model import TopicPartition
-from tidelog.pipeline.sink.errors import SinkFailed
+from tidelog.pipeline.sink.errors import SinkFailed, TopicMissing
 from tidelog.pipeline.sink.ledger import marker_group
 from tidelog.pipeline.sink.modes import Task
 from tidelog.pipeline.sink.options import SinkSettings
@@ -41,6 +41,14 @@ def test_before_the_driver_decides_nothing_is_visible(query: Query) -> None:
     assert query.hand.read(query.topic) == []
     assert len(query.hand.read(query.topic, committed_only=False)) == len(expected([0]))
     assert len(pickle.dumps(messages)) < 2_000
+
+
+@pytest.mark.proof
+def test_a_topic_that_is_deleted_while_a_task_writes_is_named_and_not_waited_for(query: Query) -> None:
+    query.write(0, run="a")
+    query.hand.delete(query.topic)
+    with pytest.raises(TopicMissing, match=f"topic '{query.topic}', named by the option topic .* does not exist"):
+        query.write(1, run="a")
 
 
 def test_rows_go_to_the_topics_that_they_name(query: Query) -> None:

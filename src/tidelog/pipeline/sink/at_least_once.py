@@ -7,10 +7,10 @@ micro-batch that is replayed: rows may be there several times, but none is missi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -26,12 +26,15 @@ from tidelog.pipeline.sink.modes import Task
 from tidelog.pipeline.sink.options import SinkSettings
 from tidelog.pipeline.sink.prepared import manifest_directory
 from tidelog.pipeline.sink.source_offsets import read_source_offsets
+from tidelog.pipeline.sink.topics import unless_missing
 from tidelog.runtime.real import real_runtime
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidelog.pipeline.codec.encoding import EncodedBatch
+
+T = TypeVar("T")
 
 _KEPT_MAX: Final = 4
 
@@ -108,30 +111,38 @@ class _TaskClient:
     """The producer of one worker, kept from task to task."""
 
     def __init__(self, settings: SinkSettings) -> None:
-        runtime = real_runtime()
-        config = settings.producer_config()
+        self._runtime = real_runtime()
+        self._config = settings.producer_config()
         self._bridge = Bridge()
-        in_flight_max = config.max_in_flight_requests_per_connection
-        cluster = self._bridge.hold(Cluster(config, runtime, in_flight_max=in_flight_max))
-        self._producer = self._bridge.hold(leaving_soon(Producer(cluster, config, runtime)))
+        in_flight_max = self._config.max_in_flight_requests_per_connection
+        self._cluster = self._bridge.hold(Cluster(self._config, self._runtime, in_flight_max=in_flight_max))
+        self._producer = self._bridge.hold(leaving_soon(Producer(self._cluster, self._config, self._runtime)))
 
     def send(self, batches: Iterator[tuple[str, EncodedBatch]]) -> int:
-        """Send batches while the next ones are encoded, and wait for all; returns how many records they have. Raises ClientError."""
+        """Send batches while the next ones are encoded, and wait for all; returns how many records they have.
+
+        Raises ClientError, or TopicMissing.
+        """
         sent: list[asyncio.Future[RecordMetadata]] = []
+        topics: set[str] = set()
         record_count = 0
         for topic, batch in batches:
+            topics.add(topic)
             sending = self._producer.send_batch(topic, batch.partition, batch.data, batch.record_count)
-            sent.append(self._bridge.run(sending))
+            sent.append(self._bridge.run(self._unless_missing(sending, topics)))
             record_count += batch.record_count
-        self._bridge.run(self._settled(sent))
+        self._bridge.run(self._settled(sent, topics))
         return record_count
 
     def close(self) -> None:
         with suppress(TimeoutError):
             self._bridge.close()
 
-    async def _settled(self, sent: list[asyncio.Future[RecordMetadata]]) -> None:
-        await self._producer.flush()
+    def _unless_missing(self, work: Coroutine[Any, Any, T], topics: Collection[str]) -> Coroutine[Any, Any, T]:
+        return unless_missing(work, self._cluster, self._config, self._runtime, topics)
+
+    async def _settled(self, sent: list[asyncio.Future[RecordMetadata]], topics: set[str]) -> None:
+        await self._unless_missing(self._producer.flush(), topics)
         for each in sent:
             each.result()
 

@@ -153,15 +153,18 @@ class BatchCommit:
         client.on_begun()
 
     def send_output(self, client: DriverClient, work: Work) -> None:
-        """Send all that is staged; some may still be on its way when this returns. Raises StagingFailed where that cannot be read."""
-        client.run(send_staged(_producer_of(client), work.files))
+        """Send all that is staged; some may still be on its way when this returns. Raises StagingFailed where that cannot be read.
+
+        From here on, until it is decided, TopicMissing is raised where a topic was deleted since tasks looked.
+        """
+        client.write(send_staged(_producer_of(client), work.files), work.topics)
 
     def send_marker(self, client: DriverClient, work: Work) -> None:
         """Make the marker part of the transaction."""
         if work.marker is not None:
             offsets = marker_offsets(work.marker, self._marked_topics(client, work))
             group = as_nobody(marker_group(self._settings.sink_id))
-            client.run(_producer_of(client).send_offsets_to_transaction(offsets, group))
+            client.write(_producer_of(client).send_offsets_to_transaction(offsets, group), work.topics)
 
     def send_source_offsets(self, client: DriverClient, work: Work) -> None:
         """Make the position in the source topics part of the transaction, as far as these topics are of this cluster. Raises SinkFailed."""
@@ -174,12 +177,14 @@ class BatchCommit:
         if client.has_members(self._settings.offsets_group):
             raise SinkFailed(f"sink {self._settings.sink_id!r} could not commit: {group_is_taken(self._settings)}")
         group = as_nobody(self._settings.offsets_group)
-        client.run(_producer_of(client).send_offsets_to_transaction(offsets, group))
+        client.write(_producer_of(client).send_offsets_to_transaction(offsets, group), work.topics)
 
     def decide(self, client: DriverClient, work: Work, attempts: Attempts) -> None:
         """Commit the transaction, once all its batches are acknowledged. While nobody answers what became of it, ask again."""
+        producer = _producer_of(client)
         try:
-            while not client.run(_is_committed(_producer_of(client), is_last=attempts.is_over)):
+            client.write(producer.flush(), work.topics)
+            while not client.run(_is_committed(producer, is_last=attempts.is_over)):
                 pass
         except (TransactionPending, ProducerFenced, TransactionRefused) as error:
             if work.marker is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
@@ -13,7 +13,7 @@ from tidelog.model import IsolationLevel, Offset, TopicPartition
 from tidelog.pipeline.sink.kept import Kept
 from tidelog.pipeline.sink.ledger import FoundMarkers, read_markers
 from tidelog.pipeline.sink.options import SinkSettings
-from tidelog.pipeline.sink.topics import FRESH_MS
+from tidelog.pipeline.sink.topics import FRESH_MS, unless_missing
 from tidelog.pipeline.source.contact import Contact
 from tidelog.runtime import Runtime
 from tidelog.runtime.real import real_runtime
@@ -57,6 +57,10 @@ class DriverClient:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` returns, or raises; it bounds itself."""
         return self._bridge.run(work)
+
+    def write(self, work: Coroutine[Any, Any, T], topics: Collection[str]) -> T:
+        """What `work`, which writes to these topics, returns, or raises. Raises TopicMissing where one of them is deleted meanwhile."""
+        return self.run(unless_missing(work, self.cluster, self.config, self.runtime, topics))
 
     def take_over(self) -> Producer:
         """Become the only one who writes under the sink id: whoever did is fenced, and what it left open is aborted.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Collection, Coroutine
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from tidelog.client import (
     Admin,
     BrokersUnreachable,
     ClientConfig,
+    ClientError,
     ClientRuntime,
     Cluster,
     ConnectionLost,
@@ -20,10 +23,13 @@ from tidelog.pipeline.sink.kept import Kept
 from tidelog.pipeline.sink.options import SinkSettings
 from tidelog.pipeline.source.contact import Contact
 
+T = TypeVar("T")
+
 FRESH_MS: Final = 10_000
 """For so long nobody asks again: so late a task may notice that a topic has grown."""
 
 _PATIENCE_MS: Final = 3_000  # with a topic that is being made, or whose brokers are being told of it
+_LOOK_AGAIN_S: Final = 2.0
 _CONTACTS_MAX: Final = 4
 
 
@@ -98,6 +104,43 @@ async def partition_count(cluster: Cluster, config: ClientConfig, runtime: Clien
                 await asyncio.sleep(config.retry_backoff.delay_ms(failures, runtime.randomness) / 1000)
     except TimeoutError:
         raise SinkFailed(f"no broker tells how many partitions topic {topic!r} has: {trouble}") from None
+
+
+async def unless_missing(
+    work: Coroutine[Any, Any, T],
+    cluster: Cluster,
+    config: ClientConfig,
+    runtime: ClientRuntime,
+    topics: Collection[str],
+) -> T:
+    """Wait for work that writes to these topics. Raises TopicMissing, and gives the work up, where one of them is deleted meanwhile.
+
+    By itself a producer goes on for delivery.timeout.ms: for all it knows such a topic is being made.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(_until_missing(cluster, config, runtime, topics), name="watches output topics")
+            result = await work
+            watching.cancel()
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from failures.exceptions[0].__cause__
+    return result
+
+
+async def _until_missing(
+    cluster: Cluster, config: ClientConfig, runtime: ClientRuntime, topics: Collection[str]
+) -> None:
+    while True:
+        await asyncio.sleep(_LOOK_AGAIN_S)
+        for topic in topics:
+            try:
+                # Whatever else stands in the way, the producer meets as well, and has its own patience with it.
+                with suppress(ClientError):
+                    await partition_count(cluster, config, runtime, topic)
+            except TopicMissing:
+                raise
+            except SinkFailed:
+                continue
 
 
 def _refused(topic: str, code: ErrorCode) -> SinkFailed:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Coroutine, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.client import Admin, ClientError, Cluster, PreparedTransaction, Producer
 from tidelog.client.bridge import Bridge
@@ -20,12 +20,15 @@ from tidelog.pipeline.sink.ledger import Marker, marker_group
 from tidelog.pipeline.sink.modes import Task
 from tidelog.pipeline.sink.options import SinkSettings
 from tidelog.pipeline.sink.prepared import CANDIDATES_MAX, announce_two_phase, task_ids
+from tidelog.pipeline.sink.topics import unless_missing
 from tidelog.pipeline.sink.two_phase_trouble import explained
 from tidelog.pipeline.source.contact import Contact
 from tidelog.runtime.real import real_runtime
 
 if TYPE_CHECKING:
     from tidelog.pipeline.codec.encoding import EncodedBatch
+
+T = TypeVar("T")
 
 _contacted: Final[set[tuple[int, str]]] = set()
 """By process and brokers."""
@@ -86,8 +89,8 @@ class TaskTransaction:
             for topic, batch in batches:
                 topics[topic] = None
                 sending = producer.send_batch(topic, batch.partition, batch.data, batch.record_count)
-                self._bridge.run(sending)
-            self._bridge.run(producer.flush())
+                self._bridge.run(self._unless_missing(sending, topics))
+            self._bridge.run(self._unless_missing(producer.flush(), topics))
             announce_two_phase(self._settings)  # whoever has removed it may not have seen our transaction
             if topics and self.is_decided():
                 self._abort()
@@ -113,6 +116,9 @@ class TaskTransaction:
             f"partition {self._task.partition} cannot be written: {CANDIDATES_MAX} earlier attempts under sink id "
             f"{self._settings.sink_id!r} have transactions open that no driver has ended yet"
         )
+
+    def _unless_missing(self, work: Coroutine[Any, Any, T], topics: Collection[str]) -> Coroutine[Any, Any, T]:
+        return unless_missing(work, self._cluster, self._config, self._runtime, topics)
 
     def _ids(self) -> Iterator[str]:
         run = zlib.crc32((self._task.run_id or "").encode())
