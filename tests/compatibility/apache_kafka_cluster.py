@@ -75,6 +75,8 @@ class KafkaCluster:
         settings |= {"node.id": str(broker_id), "controller.quorum.voters": voters}
         settings |= {
             "offsets.topic.replication.factor": "3",
+            "transaction.state.log.replication.factor": "3",
+            "transaction.state.log.min.isr": "2",
             "min.insync.replicas": "2",
             "default.replication.factor": "3",
         }
