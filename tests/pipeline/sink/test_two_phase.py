@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +15,17 @@ from tests.compatibility.processes import TidelogCluster, TidelogProcess
 from tests.pipeline.hand import Hand
 from tests.pipeline.sink.looking import committed
 from tests.pipeline.sink.two_phase_rig import Query, drive, expected, rows
+from tidelog.client import Producer, ProducerConfig
+from tidelog.client.bridge import Bridge
 from tidelog.model import TopicPartition
+from tidelog.pipeline.sink.driver_client import DriverClient
 from tidelog.pipeline.sink.errors import SinkFailed, TopicMissing
-from tidelog.pipeline.sink.ledger import marker_group
+from tidelog.pipeline.sink.ledger import FoundMarkers, Marker, as_nobody, marker_group, marker_offsets
 from tidelog.pipeline.sink.modes import Task
 from tidelog.pipeline.sink.options import SinkSettings
 from tidelog.pipeline.sink.prepared import CANDIDATES_MAX
 from tidelog.pipeline.sink.two_phase import PreparedMessage, TwoPhaseCommit
+from tidelog.runtime.real import real_runtime
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -193,3 +198,36 @@ def test_brokers_that_cannot_keep_prepared_transactions_are_refused(topic: str, 
         with pytest.raises(SinkFailed, match=r"option commit\.mode: 2pc needs brokers .*KIP-939.* set it to batch"):
             query.write(0, run="a")
         hand.close()
+
+
+def test_what_is_open_is_not_cleared_away_before_the_first_marker_is_there(query: Query) -> None:
+    """Until then a late task would be told that its micro-batch is undecided, and prepare what nobody looks for any more."""
+    query.plan(0)
+    marker = Marker(query_id=query.query_id, run_id="a", micro_batch_id=0, source_digest="")
+    settings = {"bootstrap.servers": query.hand.bootstrap, "transactional.id": f"decides-for-{query.sink_id}"}
+    with Bridge() as bridge:
+        decider = bridge.hold(Producer.connect(ProducerConfig.from_properties(settings), real_runtime()))
+
+        async def decide() -> None:
+            await decider.init_transactions()
+            decider.begin_transaction()
+            offsets = marker_offsets(marker, [query.topic])
+            await decider.send_offsets_to_transaction(offsets, as_nobody(marker_group(query.sink_id)))
+
+        bridge.run(decide())
+
+        class Looking(DriverClient):
+            looks = 0
+
+            def read_markers(self) -> FoundMarkers:
+                self.looks += 1
+                if self.looks == 2:
+                    bridge.run(decider.commit_transaction())
+                return super().read_markers()
+
+        with closing(Looking(query.settings)) as client:
+            client.take_over()
+            client.found = FoundMarkers(markers={query.topic: marker})  # as this driver has just decided
+            TwoPhaseCommit(query.settings).clear(client)
+            assert client.found == FoundMarkers(markers={query.topic: marker})
+            assert client.looks >= 2

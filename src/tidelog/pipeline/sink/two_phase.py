@@ -28,6 +28,7 @@ that the transaction is not open any more, while nothing is decided yet.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -59,6 +60,9 @@ from tidelog.runtime.real import real_runtime
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_LOOKS_MAX: Final = 50
+_LOOK_AGAIN_S: Final = 0.1
 
 CLEARINGS_MAX: Final = 5  # in a row; what is left then is left to the next micro-batch
 
@@ -186,7 +190,7 @@ class TwoPhaseCommit(BatchCommit):
 
     def clear(self, client: DriverClient) -> None:
         """Abort what tasks of this sink have open, which nobody needs. Where somebody newer has the sink id, that is for them to do."""
-        client.read_markers()  # which waits until no decision is on its way to those who ask
+        self._await_visible(client)
         keeper = self._keeper(client)
         for _ in range(CLEARINGS_MAX):
             open_ids = self._open_ids(client)
@@ -237,6 +241,18 @@ class TwoPhaseCommit(BatchCommit):
         if not (is_fence(error) or may_pass(error) or may_mean_timeout(error)):
             raise SinkFailed(explained(error, self._settings)) from error
         super()._on_failure(error, client, attempts)
+
+    def _await_visible(self, client: DriverClient) -> None:
+        """Wait until no decision is on its way to those who ask: a task that does not hear of it would prepare what nobody ends.
+
+        Brokers say of a marker when it may yet change, but of the first one at a topic nothing until it is there. A topic that was
+        deleted meanwhile has none, and is not waited for without end.
+        """
+        decided = set() if client.found is None else client.found.markers.keys()
+        for _ in range(_LOOKS_MAX):
+            if decided <= client.read_markers().markers.keys():
+                return
+            client.run(asyncio.sleep(_LOOK_AGAIN_S))
 
     def _keeper(self, client: DriverClient) -> TransactionKeeper:
         return TransactionKeeper(client.cluster, client.config, client.runtime)
