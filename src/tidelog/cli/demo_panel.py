@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 HOME: Final = "\x1b[H"
 _END_OF_LINE: Final = "\x1b[K"
 _REST: Final = "\x1b[J"
+
+_OF: Final = re.compile(r" (\d+) of (\d+)\b")
+_ROOM_FOR_HINTS: Final = 20  # lines
 
 QUERY_COLUMNS: Final = ("query", "reads", "writes", "rows/s", "rows", "micro-batches", "last ms", "lag")
 TOPIC_COLUMNS: Final = ("topic", "partitions", "in sync", "end offset")
@@ -32,12 +36,12 @@ def page(snapshot: Snapshot, plan: ShopPlan, *, in_colour: bool, width: int, hei
         _table(REVENUE_COLUMNS, _revenue_cells(snapshot)),
         list(snapshot.news),
     ]
-    footer = f"Ctrl-C stops everything. In another terminal: {_suggestion(snapshot)}"
+    footer = _footer(snapshot, width=width, height=height)
     lines: list[str] = []
     for section in sections:
-        if section and len(lines) + len(section) + 2 < height:
+        if section and len(lines) + len(section) + 1 + len(footer) < height:
             lines += [*section, ""]
-    lines = [line[:width] for line in [*lines, footer]][: max(1, height - 1)]
+    lines = [line[:width] for line in [*lines, *footer]][: max(1, height - 1)]
     painted = [_painted(line, in_colour=in_colour) for line in lines]
     return HOME + "".join(f"{line}{_END_OF_LINE}\n" for line in painted) + _REST
 
@@ -121,10 +125,13 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return render_table(columns, rows).splitlines() if rows else []
 
 
-def _suggestion(snapshot: Snapshot) -> str:
+def _footer(snapshot: Snapshot, *, width: int, height: int) -> list[str]:
+    """How to go on. A command that does not fit on its line is left out: half of one is of no use to anybody."""
+    stops = "Ctrl-C stops everything."
     first = snapshot.cluster.brokers[0].address if snapshot.cluster.brokers else "127.0.0.1:9092"
-    name = program()
-    return f"{name} groups describe shop-clean -b {first}   {name} brokers kill 2 -b {first}"
+    commands = [f"  {program()} {words} -b {first}" for words in ("groups describe shop-clean", "brokers kill 2")]
+    fitting = [command for command in commands if len(command) <= width]
+    return [f"{stops} In another terminal:", *fitting] if fitting and height >= _ROOM_FOR_HINTS else [stops]
 
 
 def _painted(text: str, *, in_colour: bool) -> str:
@@ -132,5 +139,6 @@ def _painted(text: str, *, in_colour: bool) -> str:
     if text.startswith(("TIDELOG", "QUERY", "TOPIC", "BROKER", "WINDOW")):
         return paint(text, "bold", wanted=in_colour)
     words = text.split()
-    is_out_of_sync = "of" in words and words[words.index("of") - 1] != words[words.index("of") + 1]
+    counted = _OF.search(text)  # a narrow terminal may have cut it
+    is_out_of_sync = counted is not None and counted[1] != counted[2]
     return paint(text, "red", wanted=in_colour and (is_out_of_sync or "gone" in words))

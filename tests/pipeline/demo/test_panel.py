@@ -69,7 +69,7 @@ def test_a_page_tells_of_queries_replicas_brokers_and_revenue() -> None:
     assert cells(lines, "03:04:05") == ["03:04:05", "tea", "7", "1,234.56"]
     assert [each[:8] for each in lines if each.startswith("03:04:")] == ["03:04:10", "03:04:05"]
     assert "3 s  3 brokers serve" in lines
-    assert lines[-1].startswith("Ctrl-C stops everything.")
+    assert lines[-3].startswith("Ctrl-C stops everything.")
 
 
 def test_a_broker_that_died_is_shown_as_gone() -> None:
@@ -89,6 +89,20 @@ def test_a_page_never_outgrows_the_terminal(width: int, height: int) -> None:
     lines = drawn(SNAPSHOT, width=width, height=height)
     assert len(lines) < height
     assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", [30, 80, 120])
+def test_a_command_to_copy_is_there_whole_or_not_at_all(width: int) -> None:
+    address = BROKERS[0].address
+    lines = drawn(SNAPSHOT, width=width)
+    commands = [line for line in lines if "describe" in line or "kill" in line]
+    assert all(command.endswith(f" -b {address}") for command in commands)
+    assert len(commands) == (2 if width >= 80 else 0)
+
+
+def test_a_page_may_be_cut_anywhere() -> None:
+    for width in range(1, 141):
+        assert max(map(len, drawn(SNAPSHOT, width=width))) <= width
 
 
 def test_before_anything_is_known_there_is_a_page_too() -> None:
