@@ -11,7 +11,7 @@ from tests.pipeline.crash.rig import CONTROL, EXACTLY_ONCE, Driver, Ground, draw
 from tests.pipeline.crash.script import Act
 from tidelog.simulation import SimulatedRandomness
 
-pytestmark = [pytest.mark.spark, pytest.mark.proof, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def test_a_driver_killed_in_a_commit_loses_and_doubles_nothing(
@@ -24,6 +24,7 @@ def test_a_driver_killed_in_a_commit_loses_and_doubles_nothing(
     ground.assert_counts(*queries)
 
 
+@pytest.mark.proof
 def test_a_process_killed_while_it_decides_loses_and_doubles_nothing(
     ground: Ground, driver: Driver, chance: SimulatedRandomness
 ) -> None:
