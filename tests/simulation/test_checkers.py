@@ -527,7 +527,7 @@ class TestLookingAtARunningCluster:
             assert after is not None
             assert after.log.number != before.log.number
             assert after.batches[: len(before.batches)] == before.batches
-            log = next(cluster.brokers[3].partitions()).log
+            log = cluster.brokers[3].partitions()[0].log
             log.truncate_to(log.log_end_offset - 1)
             cut = cluster.replica(3, T0)
             assert cut is not None
@@ -555,7 +555,7 @@ class TestLookingAtARunningCluster:
             make_topic(cluster, (1, 2, 3))
             load = Load(cluster)
             load.until_more(10)
-            log = next(cluster.brokers[2].partitions()).log
+            log = cluster.brokers[2].partitions()[0].log
             cluster.brokers[2].node.disk.flip_bit(f"{log.directory}/00000000000000000000.log", position=70)
             load.until_more(10)
             load.stop()

@@ -140,6 +140,38 @@ def test_the_dead_are_let_go_in_silence_even_if_they_would_wait_in_a_finally() -
     gc.collect()
 
 
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_who_would_come_next_anyway_runs_at_once_and_else_in_turn(loop: SimulatedLoop, is_busy: bool) -> None:
+    said: list[str] = []
+    process, other = Process("broker-1", 1), Process("broker-2", 1)
+
+    def arrive() -> None:
+        if is_busy:
+            loop.call_soon(said.append, "somebody else", context=other.context)
+        loop.run_next(lambda: said.append("delivered"), process.context)
+        said.append("arrived")
+
+    loop.call_at(1.0, arrive)
+    loop.run(pause(2))
+    assert (said.index("delivered") < said.index("arrived")) is not is_busy
+
+
+@pytest.mark.parametrize("state", ["dead", "paused"])
+def test_who_is_dead_or_stands_still_does_not_run_at_once(loop: SimulatedLoop, state: str) -> None:
+    said: list[str] = []
+    process = Process("broker-1", 1)
+    if state == "dead":
+        loop.kill(process)
+    else:
+        loop.pause(process)
+    loop.call_at(1.0, lambda: loop.run_next(lambda: said.append("ran"), process.context))
+    loop.run(pause(2))
+    assert said == []
+    loop.resume(process)
+    loop.run(pause(1))
+    assert said == (["ran"] if state == "paused" else [])
+
+
 def test_timers_of_a_killed_process_do_not_fire(loop: SimulatedLoop) -> None:
     fired: list[int] = []
     process = Process("a", 1)

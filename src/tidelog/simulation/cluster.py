@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -64,6 +65,7 @@ class SimulatedBroker:
         self._broker: Broker | None = None
         self._registry: SimulatedRegistry | None = None
         self._process: OwnedTask[object] | None = None
+        self._walked: Sequence[Partition] | None = None
         self.is_ready = False
 
     @property
@@ -146,10 +148,20 @@ class SimulatedBroker:
         """Whose replicas `partitions` are."""
         return Place(self.broker_id, self.node.incarnation, self.node.disk)
 
-    def partitions(self) -> Iterator[Partition]:
+    def partitions(self) -> Sequence[Partition]:
         """Its replicas, as far as it runs and has opened them."""
-        if self.broker is not None:
-            yield from self.broker.partitions()
+        if self._walked is not None:
+            return self._walked
+        return () if self.broker is None else tuple(self.broker.partitions())
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Nothing happens within the block, so its replicas are gone through once for everybody who asks for them."""
+        self._walked = self.partitions()
+        try:
+            yield
+        finally:
+            self._walked = None
 
     async def _main(self, runtime: Runtime) -> None:
         self._registry = self._store.handle(self.node.name)
@@ -247,11 +259,19 @@ class SimulatedCluster:
 
     def look(self) -> None:
         """Have every checker look at the cluster as it is now. Raises InvariantBroken."""
-        check(self.checkers, self.snapshot())
+        with ExitStack() as stack:
+            for broker in self.brokers.values():
+                stack.enter_context(broker.standing_still())
+            check(self.checkers, self.snapshot())
 
     def snapshot(self) -> Snapshot:
         """All replicas of running brokers, and the registry."""
-        found = ((broker.place, partition) for broker in self.brokers.values() for partition in broker.partitions())
+        found = [
+            (place, partition)
+            for broker in self.brokers.values()
+            for place in (broker.place,)
+            for partition in broker.partitions()
+        ]
         return Snapshot(
             now_ms=self.world.loop.time() * 1000,
             replicas=self._observer.replicas(found),

@@ -173,8 +173,9 @@ class Fabric(NetworkFaults):
         self._trace.fold(sender.host.name, receiver.host.name, segment if isinstance(segment, bytes) else segment.value)
         if not sender.wire:
             self._last_arrival.pop(sender, None)
-        receiver.receive(segment)
+        receiver.take_in(segment)
         self.counts.count(receiver.host, segment)
+        receiver.deliver_next()
 
     def _reset(self, transport: SimulatedTransport) -> None:
         for end in (transport, transport.peer):

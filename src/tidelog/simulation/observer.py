@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter, is_
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from tidelog.controller import PartitionState
 from tidelog.model import (
@@ -113,6 +113,8 @@ class Snapshot:
     now_ms: float
     replicas: Mapping[TopicPartition, tuple[ReplicaView, ...]]
     states: Mapping[TopicPartition, PartitionState]
+    changed_since: dict[tuple[int, int], list[TopicPartition]] = field(default_factory=dict, compare=False, repr=False)
+    """What `changes` has found out about this snapshot and an earlier one, so that each pair is compared once for all checkers."""
 
     def is_whole(self, topic_partition: TopicPartition) -> bool:
         """Whether all replicas are in the ISR, lead and follow in one epoch, and end where the leader ends."""
@@ -157,16 +159,7 @@ class Place(NamedTuple):
     disk: Peekable
 
 
-class _Stamp(NamedTuple):
-    """What shows that a replica has changed."""
-
-    log_end_offset: Offset
-    high_watermark: Offset
-    log_start_offset: Offset
-    cut_count: int
-    latest_leader_epoch: LeaderEpoch
-    leadership: Leadership | None
-    topic_id: TopicId | None
+_Stamp: TypeAlias = tuple[Offset, Offset, Offset, int, LeaderEpoch, Leadership | None, TopicId | None]
 
 
 class _Known:
@@ -181,7 +174,7 @@ class _Known:
         self.seen = seen
         self.sealed: Sequence[Segment] = ()
         self.place: tuple[Offset, int] = (-1, 0)  # the segment that was read last, and up to where
-        self.stamp: _Stamp | None = None
+        self.stamp: _Stamp | None = None  # which shows that the replica has changed
         self.view: ReplicaView | None = None
 
 
@@ -206,7 +199,7 @@ class Observer:
     def view(self, place: Place, partition: Partition) -> ReplicaView:
         """One replica now; the same object as last time if it has not changed."""
         log = partition.log
-        stamp = _Stamp(
+        stamp = (
             log.log_end_offset,
             partition.high_watermark,
             log.log_start_offset,

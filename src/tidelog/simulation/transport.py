@@ -180,6 +180,18 @@ class SimulatedTransport(asyncio.Transport):
     # What the fabric and the peer do to it.
 
     def receive(self, segment: Segment) -> None:
+        """A segment arrived at this end's kernel, and is for the process to read."""
+        self.take_in(segment)
+        if not self.is_gone:
+            self._schedule_delivery()
+
+    def deliver_next(self) -> None:
+        """The process reads what has been taken in as soon as it comes to it."""
+        if self._is_delivery_due and not self.is_gone:
+            self._is_delivering = True
+            self._loop.run_next(self._deliver, self._context)
+
+    def take_in(self, segment: Segment) -> None:
         """A segment arrived at this end's kernel."""
         if self.is_gone:
             if segment is not Signal.RESET:
@@ -191,7 +203,6 @@ class SimulatedTransport(asyncio.Transport):
                 self._loop.call_soon(self._on_reset, context=self._context)
                 return
         self._inbox.append(segment)
-        self._schedule_delivery()
 
     def credit(self, size: int) -> None:
         """The peer's protocol has taken `size` bytes."""
@@ -237,8 +248,12 @@ class SimulatedTransport(asyncio.Transport):
             self._is_write_paused = False
             self._current().resume_writing()
 
+    @property
+    def _is_delivery_due(self) -> bool:
+        return bool(self._inbox) and self._is_reading and self._protocol is not None and not self._is_delivering
+
     def _schedule_delivery(self) -> None:
-        if self._inbox and self._is_reading and self._protocol is not None and not self._is_delivering:
+        if self._is_delivery_due:
             self._is_delivering = True
             self._loop.call_soon(self._deliver, context=self._context)
 

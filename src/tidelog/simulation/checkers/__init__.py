@@ -195,10 +195,15 @@ def end_checkers() -> list[EndChecker]:
 
 def check(checkers: Sequence[Checker], snapshot: Snapshot) -> None:
     """Raise InvariantBroken for the first violation."""
-    for checker in checkers:
-        with named(checker.name):
+    checker = None
+    try:
+        for checker in checkers:
             for violation in checker.look(snapshot):
                 raise InvariantBroken(checker.name, violation, snapshot.now_ms)
+    except InvariantBroken:
+        raise
+    except Exception as error:
+        raise _died("" if checker is None else checker.name, error) from error
 
 
 @contextmanager
@@ -209,4 +214,8 @@ def named(checker: str) -> Iterator[None]:
     except InvariantBroken:
         raise
     except Exception as error:
-        raise CheckerDied(f"the checker {checker} died of {told(error)}") from error
+        raise _died(checker, error) from error
+
+
+def _died(checker: str, error: Exception) -> CheckerDied:
+    return CheckerDied(f"the checker {checker} died of {told(error)}")

@@ -22,15 +22,30 @@ class Changes:
         if snapshot.replicas is replicas and snapshot.states is states:
             return []
         self._replicas, self._states = snapshot.replicas, snapshot.states
-        changed = [
-            topic_partition
-            for topic_partition, views in snapshot.replicas.items()
-            if replicas.get(topic_partition) is not views
-            or states.get(topic_partition) is not snapshot.states.get(topic_partition)
-        ]
-        changed += [
-            topic_partition
-            for topic_partition, state in snapshot.states.items()
-            if topic_partition not in snapshot.replicas and states.get(topic_partition) is not state
-        ]
-        return changed
+        between = (
+            id(replicas),
+            id(states),
+        )  # Both live as long as this checker has not looked, and so as long as the key is asked for.
+        known = snapshot.changed_since.get(between)
+        if known is None:
+            known = snapshot.changed_since[between] = _changed(snapshot, replicas, states)
+        return known
+
+
+def _changed(
+    snapshot: Snapshot,
+    replicas: Mapping[TopicPartition, tuple[ReplicaView, ...]],
+    states: Mapping[TopicPartition, PartitionState],
+) -> list[TopicPartition]:
+    changed = [
+        topic_partition
+        for topic_partition, views in snapshot.replicas.items()
+        if replicas.get(topic_partition) is not views
+        or states.get(topic_partition) is not snapshot.states.get(topic_partition)
+    ]
+    changed += [
+        topic_partition
+        for topic_partition, state in snapshot.states.items()
+        if topic_partition not in snapshot.replicas and states.get(topic_partition) is not state
+    ]
+    return changed

@@ -82,7 +82,10 @@ class FlushedStays:
         for broker in self._brokers:
             for partition in broker.partitions():
                 key = (broker.broker_id, partition.topic_partition)
-                now, before = _kept(broker, partition), self._kept.pop(key, None)
+                now, before = _kept(broker, partition), self._kept.get(key)
+                if now == before:
+                    continue  # Nor has a bit turned since: that would be harm.
+                self._kept.pop(key, None)
                 if not _is_rotten(broker.node.disk, partition):
                     self._kept[key] = now
                 if before is not None and _is_shorter(before, now, partition):
