@@ -42,7 +42,7 @@ from tidelog.wire.messages.fetch import (
 
 logger = logging.getLogger(__name__)
 
-_HURRY_MS: Final = 1_000.0
+_HURRY_MS: Final = 200.0  # A newcomer that has not caught up by then gains nothing from answers without records.
 _HURRIED_WAIT_MS: Final = 20
 _OVERDUE_MS: Final = 1_000.0
 _SETUP_MS_MAX: Final = 5_000.0
