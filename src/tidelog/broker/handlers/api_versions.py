@@ -14,6 +14,7 @@ v1: throttle time.  v3: flexible, client software name and version (KIP-511), fe
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from tidelog.broker.node import Node
@@ -21,6 +22,7 @@ from tidelog.model import ErrorCode
 from tidelog.server import RequestContext
 from tidelog.wire.api import ApiKey, advertised_versions
 from tidelog.wire.messages.api_versions import (
+    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
@@ -40,18 +42,30 @@ _MINIMUM_OF_ZERO_SINCE: Final = 4
 
 def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Advertise the table; refuse a client software name that would be trouble in logs and metrics."""
-    versions = advertised_versions(with_broker_only=node.is_inter_broker(context.listener))
+    is_inter_broker = node.is_inter_broker(context.listener)
     if context.version >= 3:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
-                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=versions)
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=_versions(is_inter_broker))
+    has_features = context.version >= _MINIMUM_OF_ZERO_SINCE
+    return _answer(is_inter_broker, has_features, node.config.transaction_version)
+
+
+@cache
+def _answer(is_inter_broker: bool, has_features: bool, transaction_version: int) -> ApiVersionsResponse:  # noqa: FBT001
+    """Each connection begins with this question, and there are few answers to it."""
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=versions,
-        supported_features=_SUPPORTED if context.version >= _MINIMUM_OF_ZERO_SINCE else (),
-        finalized_features=_finalized(node.config.transaction_version),
+        api_keys=_versions(is_inter_broker),
+        supported_features=_SUPPORTED if has_features else (),
+        finalized_features=_finalized(transaction_version),
         finalized_features_epoch=_FINALIZED_EPOCH,
     )
+
+
+@cache
+def _versions(is_inter_broker: bool) -> tuple[ApiVersion, ...]:  # noqa: FBT001
+    return advertised_versions(with_broker_only=is_inter_broker)
 
 
 def _finalized(transaction_version: int) -> tuple[FinalizedFeatureKey, ...]:
