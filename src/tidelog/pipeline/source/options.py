@@ -56,7 +56,7 @@ _NAMES: Final[Kind[tuple[str, ...]]] = Kind(
 )
 _PATTERN: Final[Kind[re.Pattern[str]]] = Kind(
     value_type=ValueType.STRING,
-    accepted="a regular expression that matches whole names of topics, such as orders-.*",
+    accepted="a regular expression that matches whole names of topics, in the syntax of Python's re, such as orders-.*",
     parse=lambda text: _compiled(text),
     render=lambda pattern: pattern.pattern,
 )
