@@ -224,7 +224,9 @@ def test_several_are_there_at_once_and_nothing_is_left_of_them() -> None:
 
 
 _VICTIM = """
-import sys
+import signal, sys
+for number in (signal.SIGHUP, signal.SIGQUIT):  # which those who start tests by nohup, or in the background, pass on as ignored
+    signal.signal(number, signal.SIG_DFL)
 from tidelog.testing import Cluster
 with Cluster(3) as kafka:
     kafka.pause(2)
