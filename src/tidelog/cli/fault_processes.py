@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import signal
 import sys
@@ -142,6 +141,8 @@ async def _willing(broker_id: BrokerId, admin: Admin) -> tuple[BrokerEndpoint, H
 
 
 async def _until_started(admin: Admin, broker_id: BrokerId, before: int) -> None:
+    import asyncio
+
     from tidelog.client.errors import BrokersUnreachable
 
     while True:
@@ -154,6 +155,8 @@ async def _until_started(admin: Admin, broker_id: BrokerId, before: int) -> None
 
 
 async def _in_time(work: Coroutine[object, object, T], otherwise: str) -> T:
+    import asyncio
+
     try:
         async with asyncio.timeout(_WAIT_S):
             return await work
