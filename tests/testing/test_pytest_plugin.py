@@ -121,6 +121,7 @@ def test_session(kafka_cluster):
 """
 
 
+@pytest.mark.proof
 def test_so_does_one_in_a_fixture_and_one_of_a_test_that_asks_for_the_shared_cluster_only(tmp_path: Path) -> None:
     done = run(tmp_path, _FAILING_OTHERWISE)
     assert "1 failed, 1 error" in done.stdout
@@ -129,6 +130,7 @@ def test_so_does_one_in_a_fixture_and_one_of_a_test_that_asks_for_the_shared_clu
     assert done.stdout.count("- Kafka replicas -") == 2
 
 
+@pytest.mark.proof
 def test_what_a_verb_failed_with_is_shown_at_the_line_of_the_test(tmp_path: Path) -> None:
     done = run(tmp_path, _FAILING_OTHERWISE, "-k", "test_session")
     failure = done.stdout.split("test_session _")[1].split("- Kafka replicas -")[0]
