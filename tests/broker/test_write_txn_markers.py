@@ -18,6 +18,7 @@ from tidelog.coordinator.internal_log import TransactionEnd
 from tidelog.model import ApiError, ErrorCode, IsolationLevel, Offset, ProducerIdentity, TopicPartition
 from tidelog.records import MarkerType, RecordBatchBuilder, Validated, headers, read_header, read_marker
 from tidelog.runtime import Address
+from tidelog.simulation.clock import SimulatedClock
 from tidelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -223,9 +224,11 @@ def test_markers_of_committed_offsets_go_through_the_groups() -> None:
 
 
 def test_many_markers_are_written_a_few_at_a_time() -> None:
+    """Others have their turn in between, on the loop and, where they wait for our core, beside it."""
     with rig(1) as one:
         one.tell(1, 0, isr=(1,))
         node = one.brokers[1].node
+        clock = cast("SimulatedClock", node.runtime.clock)
         many = WriteTxnMarkersRequest(markers=tuple(marker(producer_id=number) for number in range(1_000)))
 
         async def story(_: Connection) -> int:
@@ -235,6 +238,7 @@ def test_many_markers_are_written_a_few_at_a_time() -> None:
                 await asyncio.sleep(0)  # noqa: TID251  # on the simulated loop
                 looks += 1
             assert codes(await writing) == [OK] * 1_000
+            assert clock.ways_given >= 10
             return looks
 
         assert one.talk(1, story, listener=BROKERS_ONLY) >= 10

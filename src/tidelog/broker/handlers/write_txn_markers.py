@@ -41,7 +41,7 @@ from tidelog.wire.messages.write_txn_markers import (
 
 API = ApiKey.WRITE_TXN_MARKERS
 _MARKERS_BETWEEN_LOOKS: Final = 25
-"""Some half a millisecond: whoever waits for a commit is not to wait for the markers of another."""
+"""Some half a millisecond: whoever waits for a commit, or for our core, is not to wait for all markers of another."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,6 +83,7 @@ async def _write_all(
                 count += 1
                 if count % _MARKERS_BETWEEN_LOOKS == 0:
                     await asyncio.sleep(0)
+                    node.runtime.clock.give_way()
     waiting = [one for _, written in outcomes for one in written if not one.is_settled(Acks.ALL)]
     if waiting:
         await until_settled(node, waiting, Acks.ALL, timeout_ms=node.config.request_timeout_ms)
