@@ -137,6 +137,12 @@ def check_metadata(conversation: Conversation, version: int, topic: str) -> None
     if version >= 12:
         by_id = (MetadataRequestTopic(name=None, topic_id=topic_id),)
         assert conversation.ask(MetadataRequest(topics=by_id), version).topics[0].name == topic
+    elif version >= 10:  # Their requests have a place for ids, and their answers one for names that must be there.
+        mixed = (*by_name, MetadataRequestTopic(name=None, topic_id=topic_id), MetadataRequestTopic(name=None))
+        refused = conversation.ask(MetadataRequest(topics=mixed), version).topics
+        assert [(found.name, found.error_code) for found in refused] == [
+            (name, ErrorCode.INVALID_REQUEST) for name in (topic, "", "")
+        ]
     everything = conversation.ask(MetadataRequest(topics=() if version == 0 else None), version)
     assert topic in {found.name for found in everything.topics}
     if version >= 1:

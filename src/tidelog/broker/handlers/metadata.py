@@ -5,13 +5,14 @@ topic that does not exist is created where the client allows it and `auto.create
 LEADER_NOT_AVAILABLE and lets the client ask again, the answer waits for the topic. `__consumer_offsets` is made as its own settings say.
 
 v0: an empty list means all topics.  v1: null means all, empty none; controller id.  v2: cluster id.  v4: auto-creation can be refused.
-v5: offline replicas.  v7: leader epoch (KIP-320).  v8: authorized operations (KIP-430).  v9: flexible.  v10: topic ids (KIP-516).
-v12: ask by topic id.  v13: top-level error (KIP-1102).
+v5: offline replicas.  v7: leader epoch (KIP-320).  v8: authorized operations (KIP-430).  v9: flexible.  v10: topic ids (KIP-516), in
+answers only, though the layout of requests has them.  v12: ask by topic id.  v13: top-level error (KIP-1102).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from typing import Final
 
 from tidelog.broker.internal_topics import GROUPS_TOPIC, INTERNAL_TOPICS
 from tidelog.broker.node import Node
@@ -29,6 +30,7 @@ from tidelog.wire.messages.metadata import (
 )
 
 API = ApiKey.METADATA
+_BY_ID_SINCE: Final = 12
 
 
 def handle(
@@ -38,6 +40,8 @@ def handle(
     wants_all = request.topics is None or (context.version == 0 and not request.topics)
     if wants_all:
         return _response(node, context, [_topic(node, topic) for topic in node.metadata.topics()])
+    if context.version < _BY_ID_SINCE and any(topic.name is None or topic.topic_id for topic in _named(request)):
+        return _response(node, context, [_refused(topic) for topic in _named(request)])
     missing = _to_create(node, request) if request.allow_auto_topic_creation else []
     if missing:
         return _create_and_answer(node, context, request, missing)
@@ -86,6 +90,13 @@ def _asked(node: Node, asked: MetadataRequestTopic, errors: dict[str, ErrorCode]
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else _why_unknown(asked.name or "")
     return MetadataResponseTopic(
         error_code=errors.get(asked.name or "", unknown), name=asked.name, topic_id=asked.topic_id, partitions=()
+    )
+
+
+def _refused(asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    """As Kafka answers for every topic of a request that asks for one by its id in a version in which answers must have names."""
+    return MetadataResponseTopic(
+        error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id, partitions=()
     )
 
 
